@@ -56,7 +56,7 @@ pub(crate) fn survive_limit_on_files() {
 }
 
 /// Whether the parent process made this program ignore the signal: `nohup`, `trap ''`, the `&` of a script.
-fn is_ignored(signal: i32) -> bool {
+pub(crate) fn is_ignored(signal: i32) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     ignored_by(&status, signal)
 }

@@ -43,6 +43,8 @@ const WORTH_MEMORY: f64 = 0.95;
 const MOST_TIME: f64 = 1.05;
 /// Arms whose times differ by less than this are equally fast. The one with less memory is chosen.
 const AS_FAST: f64 = 1.02;
+/// An interval is wide if its ends differ by more than this.
+const WIDE: f64 = 1.2;
 /// The least number of rounds with which the test can find a difference among several arms.
 const ENOUGH: usize = 8;
 /// The level of the test, for all arms together.
@@ -185,6 +187,22 @@ impl Candidate<'_> {
         memory(one).total_cmp(&memory(other))
     }
 
+    /// Whether its time cannot be told from another one's: they differ by little, or one lies in the other's interval.
+    fn is_as_fast_as(&self, other: &Self) -> bool {
+        let (one, two) = (self.time, other.time);
+        let is_within = |value: f64, ratio: Ratio| match (ratio.low, ratio.high) {
+            (Some(low), Some(high)) => (low..=high).contains(&value),
+            _ => false,
+        };
+        let (less, more) = (one.value.min(two.value), one.value.max(two.value));
+        more <= less * AS_FAST || is_within(one.value, two) || is_within(two.value, one)
+    }
+
+    /// Whether its interval is so wide that its time is known roughly only.
+    fn is_wide(&self) -> bool {
+        matches!((self.time.low, self.time.high), (Some(low), Some(high)) if high > low * WIDE)
+    }
+
     fn by_time(one: &&Self, other: &&Self) -> std::cmp::Ordering {
         one.time.value.total_cmp(&other.time.value)
     }
@@ -199,10 +217,12 @@ fn choose<'c, 'r>(candidates: &'c [Candidate<'r>], objective: Objective) -> Opti
         }
     };
     let fitting: Vec<&Candidate<'_>> = candidates.iter().filter(fits).collect();
-    let fastest = fitting.iter().map(|candidate| candidate.time.value).min_by(f64::total_cmp)?;
-    let as_fast = |candidate: &&Candidate<'_>| candidate.time.value <= fastest * AS_FAST;
+    // None of them is certainly faster.
+    let as_fast = |candidate: &&&Candidate<'_>| {
+        fitting.iter().all(|other| other.time.value >= candidate.time.value || candidate.is_as_fast_as(other))
+    };
     let takes_any_time = objective == Objective::Memory;
-    fitting.into_iter().filter(|candidate| takes_any_time || as_fast(candidate)).min_by(Candidate::by_memory)
+    fitting.iter().filter(|candidate| takes_any_time || as_fast(candidate)).copied().min_by(Candidate::by_memory)
 }
 
 /// Formats as `0.44 (95 % interval 0.42 to 0.46)`.
@@ -237,8 +257,23 @@ fn reason_to_take(chosen: &Candidate<'_>, candidates: &[Candidate<'_>], objectiv
     if objective == Objective::Balanced {
         text.push_str(&format!(", and may be at most {}", limits()));
     }
-    let quicker = candidates.iter().filter(|other| other.is_faster() && other.time.value * AS_FAST < chosen.time.value);
-    let quicker = quicker.min_by(Candidate::by_time);
+    let others = || candidates.iter().filter(|other| other.arm.origin.name != *name && other.is_faster());
+    // What is beyond the limits of memory is no alternative.
+    let is_possible = |other: &&Candidate<'_>| objective != Objective::Balanced || other.is_acceptable();
+    let alike = others().filter(is_possible).filter(|other| chosen.is_as_fast_as(other)).min_by(Candidate::by_time);
+    if let Some(alike) = alike.filter(|alike| objective != Objective::Memory && alike.time.value < chosen.time.value) {
+        let memory = alike
+            .memory
+            .map_or("memory that could not be measured".to_owned(), |memory| format!("peak memory of {memory}"));
+        text.push_str(&format!(
+            ". Its time cannot be told from that of {}, {}, which has a {memory}",
+            alike.arm.origin.name,
+            interval(&alike.time)
+        ));
+    }
+    let quicker = others().filter(|other| other.time.value < chosen.time.value);
+    let quicker =
+        quicker.filter(|other| !is_possible(other) || !chosen.is_as_fast_as(other)).min_by(Candidate::by_time);
     match (objective, quicker) {
         (Objective::Balanced, Some(quicker)) => {
             let memory = match quicker.memory {
@@ -253,7 +288,21 @@ fn reason_to_take(chosen: &Candidate<'_>, candidates: &[Candidate<'_>], objectiv
         _ => {}
     }
     text.push('.');
+    if chosen.is_wide() {
+        text.push_str(&too_wide(chosen));
+    }
     text
+}
+
+/// Says that an interval is wide, and what narrows it.
+fn too_wide(candidate: &Candidate<'_>) -> String {
+    let Some((low, high)) = candidate.time.low.zip(candidate.time.high) else { return String::new() };
+    format!(
+        " The interval is wide: it may take anything from {:.0} to {:.0} % of stock's time. A greater `--budget` \
+         narrows it.",
+        100.0 * low,
+        100.0 * high
+    )
 }
 
 fn reason_to_keep(candidates: &[Candidate<'_>], cases: &[CaseResult], objective: Objective, rounds: usize) -> String {
@@ -294,6 +343,9 @@ fn reason_to_keep(candidates: &[Candidate<'_>], cases: &[CaseResult], objective:
         )),
         (_, None) => {}
     }
+    if let (Objective::Speed | Objective::Balanced, Some(best)) = (objective, best.filter(|best| best.is_wide())) {
+        text.push_str(&too_wide(best));
+    }
     if (1..ENOUGH).contains(&rounds) {
         text.push_str(&format!(" But so few rounds ({rounds}) tell little: give it a greater `--budget`."));
     } else if let Some(noise) = cases.iter().find_map(|case| case.too_noisy.as_ref()) {
@@ -317,192 +369,4 @@ fn pareto(arms: &[ArmResult]) -> Vec<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::results::Origin;
-    use crate::statistics::Method;
-
-    fn bytes(megabytes: f64) -> u64 {
-        (megabytes * 1e6) as u64
-    }
-
-    /// Returns arms with these peaks in bytes, stock's first. The others take half of stock's time.
-    fn of_peaks(peaks: &[Option<u64>]) -> Vec<ArmResult> {
-        let stock = peaks[0];
-        let arm_of = |(number, peak): (usize, &Option<u64>)| ArmResult {
-            peak_memory_bytes: *peak,
-            memory_ratio_to_stock: peak.zip(stock).map(|(peak, stock)| peak as f64 / stock as f64),
-            ..if number == 0 { arm("stock", 1.0, 1.0, None) } else { arm(&format!("donor {number}"), 0.5, 0.001, None) }
-        };
-        peaks.iter().enumerate().map(arm_of).collect()
-    }
-
-    fn arm(name: &str, time: f64, p_value: f64, memory: Option<f64>) -> ArmResult {
-        let stock = name == "stock";
-        ArmResult {
-            origin: Origin {
-                name: name.to_owned(),
-                donor: (!stock).then(|| name.to_owned()),
-                command: (!stock).then(|| format!("allograft graft libc.a --donor {name}")),
-                eligible: name != "glibc",
-                ..Origin::default()
-            },
-            failure: None,
-            median_wall_s: Some(time),
-            idle_memory_bytes: None,
-            processor_ratio_to_stock: None,
-            // Stock needs 100 MB, so the allowance does not decide.
-            peak_memory_bytes: memory.map(|memory| bytes(memory * 100.0)),
-            ratio_to_stock: Some(Ratio {
-                value: time,
-                low: Some(time * 0.99),
-                high: Some(time * 1.01),
-                p_value,
-                method: Method::SignedRank,
-            }),
-            memory_ratio_to_stock: memory,
-            runs: Vec::new(),
-            warm_up: Vec::new(),
-            memory_runs: Vec::new(),
-        }
-    }
-
-    fn arms() -> Vec<ArmResult> {
-        vec![
-            arm("stock", 1.0, 1.0, Some(1.0)),
-            arm("lean", 0.8, 0.001, Some(0.9)),
-            arm("fast", 0.5, 0.001, Some(2.0)),
-            arm("good", 0.6, 0.001, Some(1.2)),
-            arm("as good", 0.595, 0.001, Some(1.24)),
-            arm("glibc", 0.3, 0.001, Some(0.5)),
-        ]
-    }
-
-    #[test]
-    fn the_objective_decides() {
-        let take = |objective| recommend(&arms(), &[], objective).unwrap();
-        assert_eq!(take(Objective::Speed).arm, "fast");
-        let balanced = take(Objective::Balanced);
-        assert_eq!(
-            (balanced.arm.as_str(), balanced.command.as_deref()),
-            ("good", Some("allograft graft libc.a --donor good"))
-        );
-        assert!(balanced.reason.contains("0.60 (95 % interval 0.59 to 0.61)"), "{}", balanced.reason);
-        assert!(balanced.reason.contains("fast is faster (0.50)"), "{}", balanced.reason);
-        assert_eq!(take(Objective::Memory).arm, "lean");
-        assert_eq!(balanced.pareto, ["lean", "fast", "good", "as good"]);
-    }
-
-    #[test]
-    fn stock_stays_where_nothing_is_better_by_what_counts() {
-        let kept = |others: Vec<ArmResult>| {
-            let mut arms = vec![arm("stock", 1.0, 1.0, Some(1.0))];
-            arms.extend(others);
-            recommend(&arms, &[], Objective::Balanced).unwrap()
-        };
-        // One is certainly faster, but by too little; one by much, but perhaps by chance; one needs too much memory; of
-        // one the memory is unknown.
-        for other in [
-            arm("little", 0.98, 0.0001, Some(1.0)),
-            arm("chance", 0.8, 0.2, Some(1.0)),
-            arm("hungry", 0.5, 0.0001, Some(1.3)),
-            arm("unknown", 0.5, 0.0001, None),
-        ] {
-            let name = other.origin.name.clone();
-            let kept = kept(vec![other]);
-            assert_eq!((kept.arm.as_str(), kept.command), ("stock", None), "{name}");
-            assert!(kept.reason.starts_with("Keep what you have") && kept.reason.contains(&name), "{}", kept.reason);
-        }
-        // The reason names the arm that is certainly faster, not the one that may be faster still by chance.
-        let told = kept(vec![arm("chance", 0.4, 0.2, Some(1.0)), arm("hungry", 0.5, 0.0001, Some(2.0))]).reason;
-        assert!(told.contains("hungry is the first of what is faster (0.50"), "{told}");
-        // One of twenty arms is below 5 % by chance.
-        let many =
-            (0..20).map(|number| arm(&format!("donor {number}"), 0.9, if number == 0 { 0.04 } else { 0.5 }, Some(1.0)));
-        assert_eq!(kept(many.collect()).arm, "stock");
-        assert!(recommend(&arms()[..1], &[], Objective::Speed).is_none());
-    }
-
-    /// Regression test: 16 MiB more than stock are acceptable, whatever multiple of a small program's memory they are.
-    #[test]
-    fn memory_may_grow_by_a_quarter_or_by_an_allowance() {
-        let take = |peaks: &[Option<u64>]| {
-            let taken = recommend(&of_peaks(peaks), &[], Objective::Balanced).unwrap();
-            (taken.arm, taken.reason)
-        };
-        let stock = 2_000_000;
-        let most = stock + MEMORY_ALLOWANCE;
-        let (arm, reason) = take(&[Some(stock), Some(most)]);
-        assert_eq!(arm, "donor 1", "{reason}");
-        let (arm, reason) = take(&[Some(stock), Some(most + 1)]);
-        assert_eq!(arm, "stock", "{reason}");
-        let told = "its peak memory is 9.39 times stock's (18.8 MB against 2.0 MB), and may be at most 1.25 times stock's or 16 MiB \
-                    above it, whichever is more";
-        assert!(reason.contains(told) && reason.contains("`--for speed`"), "{reason}");
-        // For a large program the quarter is more than that.
-        let (large, quarter) = (400_000_000, 500_000_000);
-        assert_eq!(take(&[Some(large), Some(quarter)]).0, "donor 1");
-        assert_eq!(take(&[Some(large), Some(quarter + 1)]).0, "stock");
-        // Of two equally fast arms, the one that needs less memory. An arm with unknown memory is not chosen.
-        assert_eq!(take(&[Some(stock), Some(stock * 4), Some(stock * 2), None]).0, "donor 2");
-        for unknown in [&[Some(stock), None][..], &[None, Some(stock)], &[None, None]] {
-            let (arm, reason) = take(unknown);
-            assert_eq!(arm, "stock");
-            assert!(reason.contains("but its memory could not be measured"), "{reason}");
-        }
-        let mut chance = of_peaks(&[Some(stock), Some(stock)]);
-        chance[1].ratio_to_stock = chance[1].ratio_to_stock.map(|ratio| Ratio { p_value: 0.3, ..ratio });
-        let kept = recommend(&chance, &[], Objective::Balanced).unwrap();
-        assert!(kept.arm == "stock" && kept.reason.contains("nothing is faster than stock by 3 %"), "{}", kept.reason);
-    }
-
-    /// What a server keeps when nobody asks it anything is paid for all day.
-    #[test]
-    fn idle_memory_of_a_server_counts_beside_its_peak() {
-        let idle = |arms: Vec<ArmResult>, bytes: [u64; 2]| -> Vec<ArmResult> {
-            let of = |(arm, bytes)| ArmResult { idle_memory_bytes: Some(bytes), ..arm };
-            arms.into_iter().zip(bytes).map(of).collect()
-        };
-        let peaks = || of_peaks(&[Some(200_000_000), Some(210_000_000)]);
-        let kept = recommend(&idle(peaks(), [4_000_000, 180_000_000]), &[], Objective::Balanced).unwrap();
-        assert_eq!(kept.arm, "stock", "{}", kept.reason);
-        let told = "its memory a second after the load is 45.00 times stock's (180.0 MB against 4.0 MB), and may be at most 1.25";
-        assert!(kept.reason.contains(told), "{}", kept.reason);
-        let taken = recommend(&idle(peaks(), [4_000_000, 20_000_000]), &[], Objective::Balanced).unwrap();
-        assert_eq!(taken.arm, "donor 1", "{}", taken.reason);
-        assert!(taken.reason.contains("A second after the load it holds 5.00 times stock's"), "{}", taken.reason);
-        let speed = recommend(&idle(peaks(), [4_000_000, 180_000_000]), &[], Objective::Speed).unwrap();
-        assert_eq!(speed.arm, "donor 1", "speed alone does not ask for memory");
-    }
-
-    /// Regression test, from a measured server: two megabytes more than stock's were once a reason to stay seven times
-    /// as slow.
-    #[test]
-    fn a_small_server_is_not_kept_from_the_cure() {
-        let measured = |name: &str, time: f64, low: f64, high: f64, megabytes: f64| ArmResult {
-            peak_memory_bytes: Some(bytes(megabytes)),
-            memory_ratio_to_stock: Some(megabytes / 2.0),
-            ratio_to_stock: Some(Ratio {
-                value: time,
-                low: Some(low),
-                high: Some(high),
-                p_value: 0.001,
-                method: Method::SignedRank,
-            }),
-            ..arm(name, time, 0.001, None)
-        };
-        let stock = measured("stock", 1.0, 1.0, 1.0, 2.0);
-        let mimalloc = measured("mimalloc", 0.14, 0.11, 0.17, 7.6);
-        let others = [measured("jemalloc", 0.16, 0.13, 0.19, 2.8), measured("glibc", 0.23, 0.2, 0.26, 4.6)];
-        let arms: Vec<ArmResult> = [stock, mimalloc].into_iter().chain(others).collect();
-        let taken = recommend(&arms, &[], Objective::Balanced).unwrap();
-        assert_eq!(taken.arm, "mimalloc", "{}", taken.reason);
-        for told in [
-            "0.14 (95 % interval 0.11 to 0.17) times stock's time",
-            "Its peak memory is 3.80 times stock's (7.6 MB against 2.0 MB)",
-            "at most 1.25 times stock's or 16 MiB above it",
-        ] {
-            assert!(taken.reason.contains(told), "`{told}` is missing in: {}", taken.reason);
-        }
-    }
-}
+mod tests;

@@ -17,7 +17,7 @@ use super::relink::{self, Relink};
 use super::run::{CopyFolder, build, cargo, conclude, targets};
 use super::wrapper::{self, Session};
 use crate::arguments::{Global, tell_and_end};
-use crate::command::bench::{Arm, Bench, Libc, Linked, StockMusl, typed};
+use crate::command::bench::{Arm, Bench, Libc, Linked, Scratch, StockMusl, typed};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::program::Expected;
@@ -192,8 +192,7 @@ fn run(mut order: Order, bench: &Bench, output: &Output) -> Result<ExitCode, Fai
     }
     let arms = bench.arms_to_link(host.arch)?;
     let copies = CopyFolder::of(&order)?;
-    let folder = tempfile::Builder::new().prefix("bench-").tempdir_in(copies.folder());
-    let folder = folder.map_err(Failure::io("write in", copies.folder()))?;
+    let folder = Scratch::at(copies.folder()).map_err(Failure::io("write in", copies.folder()))?;
     let homes: Vec<PathBuf> = (0..arms.len()).map(|number| folder.path().join(format!("arm{number}"))).collect();
     for (arm, home) in arms.iter().zip(&homes) {
         host.copy(arm, &relink::lib(home))?;

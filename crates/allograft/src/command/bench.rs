@@ -10,6 +10,7 @@ mod preparation;
 mod program;
 mod pull_request;
 mod render;
+mod scratch;
 mod suite;
 mod table;
 mod template;
@@ -26,12 +27,15 @@ use measure::case::Case;
 use measure::recommendation::Objective;
 use measure::results::{Input, Origin, Results};
 use measure::session::Plan;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::command::verdict;
 use crate::failure::{Failure, mend};
 use crate::output::Output;
+use crate::signals::is_ignored;
 pub(crate) use arms::{Arm, Libc};
 pub(crate) use host::StockMusl;
+pub(crate) use scratch::Scratch;
 pub(crate) use template::quoted;
 
 /// Measure a program, or the suite, with stock musl and with each donor, and say what to take
@@ -189,7 +193,7 @@ pub(super) struct Work {
     budget: Duration,
     warnings: Vec<String>,
     /// The folder of the programs; deleted when this is dropped.
-    _folder: tempfile::TempDir,
+    _folder: Scratch,
 }
 
 /// A program that was linked elsewhere, once for each arm.
@@ -200,7 +204,7 @@ pub(crate) struct Linked<'l> {
     pub(crate) command: String,
     pub(crate) host: &'l StockMusl,
     /// The folder of the programs; deleted at the end.
-    pub(crate) folder: tempfile::TempDir,
+    pub(crate) folder: Scratch,
 }
 
 impl Bench {
@@ -280,10 +284,11 @@ impl Bench {
 /// The range of seeds: integers that JSON readers can hold exactly.
 const SEEDS: std::ops::Range<u64> = 0..1 << 52;
 
-/// Returns a flag that Ctrl-C and `kill` set. A second such signal ends the process as usual.
+/// Returns a flag that Ctrl-C, `kill` and the end of the terminal set. A second such signal ends the process as usual.
 pub(crate) fn interruption() -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+    // `nohup` has the end of the terminal ignored.
+    for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| *signal != SIGHUP || !is_ignored(SIGHUP)) {
         let armed = signal_hook::flag::register_conditional_default(signal, Arc::clone(&flag));
         armed
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))

@@ -507,3 +507,44 @@ fn ctrl_c_keeps_the_rounds_that_were_complete() {
     assert!(runs("stock") >= 3 && runs("stock") == runs("mimalloc"));
     assert!(said.iter().any(|line| line.contains("interrupted")), "{said:?}");
 }
+
+/// The folder of a run that ends by itself, or by a signal that can be caught, is deleted; that of a killed one by the
+/// next run.
+#[test]
+fn no_folder_is_left_over() {
+    let lab = Lab::new();
+    crate::executables::program(&lab, "echo");
+    fs::create_dir(lab.path("tmp")).unwrap();
+    let left = || fs::read_dir(lab.path("tmp")).unwrap().count();
+    let ended_by = |signal: rustix::process::Signal| {
+        let mut command = lab.command();
+        command.args(["bench", "--donors", "mimalloc", "--budget", "1h", "--precision", "0.05", "-v", "--json"]);
+        command.args(["--", "./echo", "x"]).env("TMPDIR", lab.path("tmp"));
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        assert!(lines.any(|line| line.unwrap().contains("round 2,")), "it ended by itself");
+        rustix::process::kill_process(rustix::process::Pid::from_child(&child), signal).unwrap();
+        lines.for_each(drop);
+        Ran::from(child.wait_with_output().unwrap())
+    };
+    ended_by(rustix::process::Signal::KILL);
+    assert_eq!(left(), 1, "nobody could delete it");
+    let ran = ended_by(rustix::process::Signal::HUP).exits(0);
+    assert_eq!(ran.json()["interrupted"], true);
+    assert_eq!(left(), 0);
+}
+
+#[test]
+fn nothing_is_written_through_a_link_or_into_a_pipe() {
+    let lab = Lab::new();
+    crate::executables::program(&lab, "echo");
+    lab.put("victim", b"kept");
+    std::os::unix::fs::symlink("victim", lab.path("link")).unwrap();
+    tool(Command::new("mkfifo").arg(lab.path("pipe")));
+    for (flag, name) in [("--html", "link"), ("--save", "pipe")] {
+        // Before anything is measured.
+        let ran = lab.run(["bench", "--donors", "mimalloc", "--budget", "1h", flag, name, "--", "./echo"]).exits(2);
+        ran.says(&[&format!("cannot write `{name}`"), "help: "]);
+    }
+    assert_eq!(fs::read(lab.path("victim")).unwrap(), b"kept");
+}

@@ -8,15 +8,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use format::Arch;
 use measure::case::{self, Case, Invocation};
 use measure::results::{Input, Origin};
-use tempfile::TempDir;
 
 use super::arms::{self, Arm, HostKind, Libc};
 use super::dynamic::Dynamic;
 use super::executable::Executable;
 use super::host::StockMusl;
 use super::program::{Line, Recipe};
-use super::{Bench, Linked, OF_A_PROGRAM, Work, interruption, render, suite, template, typed};
-use crate::failure::{Failure, mend};
+use super::{Bench, Linked, OF_A_PROGRAM, Scratch, Work, interruption, render, suite, template, typed};
+use crate::failure::Failure;
 use crate::output::Output;
 
 impl Bench {
@@ -55,7 +54,7 @@ impl Bench {
         self.reaches(&line)?;
         let executable = Executable::find(&self.command[0])?;
         let (arms, without_strings) = executable.arms(self.donors.as_deref())?;
-        let folder = scratch()?;
+        let folder = Scratch::new()?;
         // If one donor is refused, all are.
         let needed = 2;
         let made = make_all(&arms, needed, output, interrupted, |arm, number| {
@@ -73,7 +72,7 @@ impl Bench {
         let line = self.line(&self.command[1..]);
         self.reaches(&line)?;
         let arms = program.arms(self.donors.as_deref())?;
-        let folder = scratch()?;
+        let folder = Scratch::new()?;
         let made = make_all(&arms, 1, output, interrupted, |arm, number| {
             program.make(arm, &folder.path().join(format!("arm{number}")))
         })?;
@@ -191,7 +190,7 @@ impl Bench {
         if self.build_glibc.is_some() {
             arms::add_glibc(&mut arms);
         }
-        let folder = scratch()?;
+        let folder = Scratch::new()?;
         let built = make_all(&arms, 1, output, interrupted, |arm, number| {
             recipe.make(arm, &host, &folder.path().join(format!("arm{number}")))
         })?;
@@ -204,7 +203,7 @@ impl Bench {
         Ok(self.work(cases, origins, input(kind, commands, host.typed, host.sha256), folder))
     }
 
-    fn work(&self, cases: Vec<Case>, origins: Vec<Origin>, input: Input, folder: TempDir) -> Work {
+    fn work(&self, cases: Vec<Case>, origins: Vec<Origin>, input: Input, folder: Scratch) -> Work {
         let budget = self.budget.unwrap_or(OF_A_PROGRAM);
         Work { cases, origins, input, budget, warnings: Vec::new(), _folder: folder }
     }
@@ -222,13 +221,6 @@ pub(super) fn native(typed: &str, arch: Arch) -> Result<(), Failure> {
     }
     let message = format!("`{typed}` is for {arch}, and this machine is {}", std::env::consts::ARCH);
     Err(Failure::usage(message).with_help("measure on a machine of that architecture: rankings do not carry over"))
-}
-
-pub(super) fn scratch() -> Result<TempDir, Failure> {
-    let folder = tempfile::Builder::new().prefix("allograft-bench-").tempdir();
-    folder.map_err(|error| {
-        Failure::usage(format!("cannot make a folder for the programs: {error}")).with_help(mend(&error))
-    })
 }
 
 pub(super) fn input(kind: &str, commands: Vec<(String, String)>, host: String, host_sha256: String) -> Input {

@@ -7,6 +7,7 @@ use measure::report;
 use measure::results::{Results, SCHEMA_VERSION};
 
 use crate::failure::{Failure, REPORT};
+use crate::output::file;
 
 /// Reads saved results.
 ///
@@ -45,11 +46,11 @@ pub(super) fn csv(results: &Results) -> Result<String, Failure> {
     Ok(report::csv(results))
 }
 
-/// Checks that the file's folder exists, before minutes of measuring.
+/// Checks that the file can be written there, before minutes of measuring.
 pub(super) fn check(path: &Path) -> Result<(), Failure> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if folder.is_dir() && !path.is_dir() {
-        return Ok(());
+        return file::check(path).map_err(Failure::io("write", path));
     }
     let problem = if path.is_dir() { "it is a folder" } else { "its folder does not exist" };
     Err(Failure::usage(format!("cannot write `{}`: {problem}", path.display()))
@@ -58,19 +59,5 @@ pub(super) fn check(path: &Path) -> Result<(), Failure> {
 
 /// Writes the file as a whole or not at all.
 pub(super) fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    let failed = Failure::io("write", path);
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let is_file = fs::symlink_metadata(path).map_or(true, |file| file.is_file());
-    if !is_file {
-        // A pipe, a device or a link is written to directly.
-        return fs::write(path, text).map_err(failed);
-    }
-    let file = tempfile::Builder::new().permissions(permissions()).tempfile_in(folder).map_err(&failed)?;
-    fs::write(file.path(), text).map_err(&failed)?;
-    file.persist(path).map(|_| ()).map_err(|error| failed(error.error))
-}
-
-fn permissions() -> fs::Permissions {
-    // The mode that the umask allows. Files of `tempfile` are private otherwise.
-    std::os::unix::fs::PermissionsExt::from_mode(0o666)
+    file::write(path, text.as_bytes()).map_err(Failure::io("write", path))
 }

@@ -11,8 +11,8 @@ use measure::case::{Case, Invocation};
 
 use super::arms::{self, Arm, Libc};
 use super::host::StockMusl;
-use super::preparation::{case_arms, each_or_none, input, make_all, native, scratch};
-use super::{Work, template};
+use super::preparation::{case_arms, each_or_none, input, make_all, native};
+use super::{Scratch, Work, template};
 use crate::failure::{Failure, mend};
 use crate::output::Output;
 
@@ -91,7 +91,7 @@ pub(super) fn prepare(
     if choice.donors.is_none() {
         arms::add_glibc(&mut arms);
     }
-    let folder = scratch()?;
+    let folder = Scratch::new()?;
     let compiler = Compiler::find(choice, host, folder.path())?;
     let chosen =
         |workload: &&Workload| choice.names.is_empty() || choice.names.iter().any(|name| name == workload.name);
