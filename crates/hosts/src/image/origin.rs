@@ -10,6 +10,9 @@ use super::layout::{Changes, Naming, Replacement};
 /// The name of the annotation or the field.
 const ANNOTATION: &str = "allograft.origin";
 
+/// The version of what is written here.
+const SCHEMA_VERSION: u32 = 1;
+
 /// What the stock layout was, as far as the grafted one differs.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Origin {
@@ -42,7 +45,7 @@ impl Origin {
             content: BASE64.encode(&content),
         };
         let replaced = replaced.into_iter().map(one).collect();
-        Origin { schema_version: 1, allograft: crate::VERSION.to_owned(), sha256, replaced, added }
+        Origin { schema_version: SCHEMA_VERSION, allograft: crate::VERSION.to_owned(), sha256, replaced, added }
     }
 
     /// Writes it into an index, or into a list of images.
@@ -64,7 +67,15 @@ impl Origin {
     pub(super) fn of(document: &Value) -> Option<Result<Origin, String>> {
         let text = document.get("annotations").or_else(|| document.get(0))?.get(ANNOTATION)?;
         let read = text.as_str().ok_or_else(|| "it is no text".to_owned());
-        Some(read.and_then(|text| serde_json::from_str(text).map_err(|error| error.to_string())))
+        let origin: Result<Origin, String> =
+            read.and_then(|text| serde_json::from_str(text).map_err(|error| error.to_string()));
+        Some(origin.and_then(|origin| match origin.schema_version {
+            SCHEMA_VERSION => Ok(origin),
+            other => Err(format!(
+                "it has schema_version {other}, expected {SCHEMA_VERSION}: allograft {} wrote it",
+                origin.allograft
+            )),
+        }))
     }
 
     /// Returns the changes that lead back to stock.
@@ -125,6 +136,10 @@ mod tests {
         ] {
             assert!(of(name, &added).back().is_err(), "{name} {added}");
         }
+        let mut later = json!({});
+        Origin { schema_version: 99, ..of("index.json", &format!("{hex}.json")) }.annotate(&mut later).expect("a text");
+        let problem = Origin::of(&later).expect("an origin").expect_err("of a later version");
+        assert!(problem.contains("schema_version 99, expected 1"), "{problem}");
         let wrong = json!({ "annotations": { ANNOTATION: "{}" } });
         assert!(Origin::of(&wrong).is_some_and(|origin| origin.is_err()));
     }
