@@ -406,3 +406,19 @@ fn a_large_image_takes_little_memory() {
         assert!((1..128 << 10).contains(&peak), "{peak} kB");
     }
 }
+
+/// The packed archive was once called a folder without a `libc.a`.
+#[test]
+fn a_temporary_file_that_cannot_be_written_is_told() {
+    let lab = Lab::new();
+    let program = Build::PLAIN.program(&lab.path(""), "static", PROGRAM);
+    let tar = Tar::default().file("static", 0o755, &fs::read(program).unwrap()).bytes();
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut packed, &tar).unwrap();
+    lab.put("image.tar.gz", &packed.finish().unwrap());
+    lab.run(["inspect", "image.tar.gz"]).exits(0);
+    let mut command = lab.command();
+    command.args(["inspect", "image.tar.gz"]).env("TMPDIR", lab.path("missing"));
+    let ran = fixtures::Ran::from(command.output().unwrap()).exits(2);
+    ran.says(&["cannot write the temporary file for it", "set TMPDIR to a folder with room"]);
+}

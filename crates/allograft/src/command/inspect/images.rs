@@ -52,8 +52,11 @@ pub(super) fn look(
     let source = match images::open(path) {
         Ok(Some(source)) => source,
         Ok(None) => return false,
-        // Whoever reads it next says so.
-        Err(images::Error { part: None, entry: None, problem: images::Problem::Io { .. }, .. }) => return false,
+        // The next reader of the path reports that it cannot be read. A temporary file that cannot be written is no
+        // fault of the path's.
+        Err(images::Error { part: None, entry: None, problem: images::Problem::Io { action: "read", .. }, .. }) => {
+            return false;
+        }
         Err(error) => {
             inspected.push(Inspected::unread(path.to_owned(), failure(&error)));
             return true;
