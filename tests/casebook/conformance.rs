@@ -26,8 +26,8 @@ const NATIVE: Host = Host::Debian(Arch::X86_64);
 const LONG: [(&str, &str, &str); 2] =
     [("pipeline", "ALLOGRAFT_PIPELINE_SECONDS", "60"), ("short_threads", "ALLOGRAFT_THREADS", "100000")];
 
-/// The donors that map much address space at their start, as their pages say: they are built against attacks.
-const RESERVE: [&str; 4] = ["hardened", "hardened-light", "scudo", "snmalloc-checks"];
+/// The donors that map much address space at their start, as their pages say.
+const RESERVE: [&str; 6] = ["hardened", "hardened-light", "mimalloc-secure", "mimalloc3", "scudo", "snmalloc-checks"];
 
 /// The greatest depth in bytes that calls of a default donor may reach on this architecture: a thread may have a stack
 /// of `PTHREAD_STACK_MIN`, 2 KiB. Others are measured.

@@ -510,7 +510,7 @@ static void changed_user(void) {
 // The size of the core file's contents: what is mapped and writable, of which the kernel writes what was touched.
 static void dumped(void) {
 	free(malloc(100));
-	say("little is mapped", is_small((size_t)64 * MIB));
+	say("little is mapped", is_small((size_t)128 * MIB));
 }
 
 #ifdef DYNAMIC

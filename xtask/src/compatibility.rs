@@ -1,4 +1,5 @@
-//! The matrix of environments, donors and kinds of host, from the cells that the tests of the room `compatibility` saved.
+//! The matrix of environments, donors and kinds of host, from the cells that the tests of the room `compatibility`
+//! saved.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -13,8 +13,11 @@
 #include "tunables.h"
 
 /* A thread that allocates has a segment of its own. Upstream's 32 MiB would be mapped for each one, which a limit on the
- * address space (RLIMIT_AS), locked memory (mlockall) and a core file count; 4 MiB is upstream's size for 32 bits. */
+ * address space (RLIMIT_AS), locked memory (mlockall) and a core file count; 4 MiB is upstream's size for 32 bits. With
+ * guard pages at its ends, so small a segment has hardly a huge page as a whole. */
+#if !MI_SECURE
 #define MI_SEGMENT_SHIFT 22
+#endif
 /* The first arena has room for one. */
 #define DONOR_FIRST_ARENA MI_SEGMENT_SIZE
 

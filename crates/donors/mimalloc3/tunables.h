@@ -4,17 +4,18 @@
 #define DONOR_TUNABLES_H
 
 /* In KiB. Upstream reserves 1 GiB at once, which a limit on the address space counts, but not on Windows. Every eighth time,
- * it reserves twice as much, so that what is reserved grows with what is needed. */
-#ifdef _WIN32
+ * it reserves twice as much, so that what is reserved grows with what is needed. On 32-bit upstream reserves 128 MiB, and that
+ * stays: a block with an alignment above 32 KiB takes one of 128 places there, and no room is left for later arenas. */
+#if defined(_WIN32)
 #define DONOR_ARENA_RESERVE 1048576
+#elif __SIZEOF_POINTER__ == 4
+#define DONOR_ARENA_RESERVE 131072
 #else
 #define DONOR_ARENA_RESERVE 32768
+/* In KiB. Larger blocks have mappings of their own, which end with them: an arena stays mapped. */
+#define MI_DEFAULT_ARENA_MAX_OBJECT_SIZE 8192
 #endif
 #define MI_DEFAULT_ARENA_RESERVE DONOR_ARENA_RESERVE
-#ifndef _WIN32
-/* In KiB. Larger blocks have mappings of their own, which end with them: an arena stays mapped. */
-#define MI_DEFAULT_ARENA_MAX_OBJECT_SIZE 24576
-#endif
 
 #define GRAFT_OPTIONS(X)                                                                                               \
 	X(purge_delay, 1000, -1, 3600000, mi_option_purge_delay)                                                           \

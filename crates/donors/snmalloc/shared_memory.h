@@ -26,6 +26,7 @@ struct SharedRange {
 		static constexpr size_t AT_ONCE = 2 << 20;
 
 		static inline CombiningLock lock{};
+		static inline FlagWord growing{};
 		/* Behind the lock, but for a look at its bytes. */
 		static inline Extents<Pagemap> extents{};
 		/* Bytes that were given back lately and not needed since; and those that were needed again, which count twice, and
@@ -189,10 +190,17 @@ struct SharedRange {
 				TakenRange taken;
 				with(lock, [&]() { taken = count_missed(extents.take(size, alignment)); });
 				if (taken.start == nullptr) {
-					/* The kernel's addresses are multiples of its pages. */
-					if (grow(size + alignment + MIN_CHUNK_SIZE))
+					/* One thread at a time takes address space: what it gets may be enough for those that wait. */
+					bool goes_on = false;
+					with(growing, [&]() {
+						with(lock, [&]() { taken = count_missed(extents.take(size, alignment)); });
+						/* The kernel's addresses are multiples of its pages. */
+						goes_on = taken.start != nullptr || grow(size + alignment + MIN_CHUNK_SIZE);
+					});
+					if (!goes_on)
+						return {};
+					if (taken.start == nullptr)
 						continue;
-					return {};
 				}
 				return use(taken) ? taken : TakenRange{};
 			}

@@ -95,7 +95,7 @@ struct ThreadRange {
 		static constexpr size_t REFILL = 4;
 		/* Bytes that were taken as fresh memory so far. */
 		size_t taken_bytes{0};
-		/* Whether the range that was taken last is not resident. */
+		/* Whether hardly anything of the range that was taken last is resident. */
 		bool was_fresh{false};
 		/* The range whose first pages are elsewhere, so that they are not resident when it comes back. */
 		TakenRange vacated{};
@@ -266,7 +266,7 @@ struct ThreadRange {
 					taken = parent.take(size, alignment);
 				}
 				start = taken.start;
-				was_fresh = taken.resident == 0;
+				was_fresh = taken.resident < size / 4;
 			}
 			if (start != nullptr)
 				use(size);

@@ -1,5 +1,5 @@
-//! What is asked of a dynamic program before a donor is merged into it: that all of its libraries are known, and that none
-//! of them brings another allocator.
+//! What is asked of a dynamic program before a donor is merged into it: that all of its libraries are known, and that
+//! none of them brings another allocator.
 
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};

@@ -102,8 +102,8 @@ impl PossibleDonor {
     }
 }
 
-/// Judges an executable whose bytes hold none of this allograft's donors, by its notes. Returns the reason why it may be
-/// whole all the same, and cannot be compared here.
+/// Judges an executable whose bytes hold none of this allograft's donors, by its notes. Returns the reason why it may
+/// be whole all the same, and cannot be compared here.
 ///
 /// # Errors
 /// A description of the fault: its notes cannot be read, or name a donor that this allograft would have found.

@@ -202,7 +202,8 @@ impl Refusal {
             Refusal::Merge { .. } => "what is not certain is not merged: preload an allocator (LD_PRELOAD)",
             Refusal::BringsAllocator { .. } => "leave it as it is: blocks of one allocator would be freed by the other",
             Refusal::LibrariesUnknown { .. } => {
-                "run this where the program finds its libraries, with LD_LIBRARY_PATH as it has when it is started; `--root` names another root folder"
+                "run this where the program finds its libraries, with LD_LIBRARY_PATH as it is when the program starts, or \
+                 name the root folder that has them"
             }
             Refusal::Appended { .. } => "graft the program before the data is appended to it",
             Refusal::OwnAllocator { .. } | Refusal::NoPublicFree => {

@@ -1,6 +1,6 @@
-//! The promise of `docs/compatibility.md`: in every environment where the stock program works, the graft works the same,
-//! or the page names the difference. A program with many habits is tried as stock and with every donor, as each kind of
-//! host. The default tier tries a default donor, without the tools that take seconds.
+//! The promise of `docs/compatibility.md`: in every environment where the stock program works, the graft works the
+//! same, or the page names the difference. A program with many habits is tried as stock and with every donor, as each
+//! kind of host. The default tier tries a default donor, without the tools that take seconds.
 
 mod rows;
 

@@ -81,7 +81,7 @@ pub(super) static ROWS: &[Row] = &[
     started("a main stack of 256 KB", "ulimit -s 256; exec \"$@\""),
     started("128 descriptors", "ulimit -n 128; exec \"$@\""),
     habit("no descriptor left", "few-descriptors"),
-    habit("a core file of less than 64 MB", "dumped"),
+    habit("a core file of less than 128 MB", "dumped"),
     habit("threads with the smallest stacks", "smallest-stacks"),
     habit("threads on stacks of their own", "own-stacks"),
     habit("coroutines on stacks of 4 KiB", "coroutines"),
@@ -151,7 +151,7 @@ const LOCKING: &[&str] =
     &["`mlockall(MCL_CURRENT)`", "`mlockall(MCL_CURRENT \\| MCL_FUTURE)`", "`mlockall` with `MCL_ONFAULT`"];
 const LOCKED_LITTLE: &str = "`mlockall` of an ordinary user, `RLIMIT_MEMLOCK` 8 MiB";
 const LIMITED: &str = "`RLIMIT_AS` of 300 MiB, set in `main`";
-const DUMPED: &str = "a core file of less than 64 MB";
+const DUMPED: &str = "a core file of less than 128 MB";
 const FILTERED: &str = "a seccomp filter made for stock's calls";
 const FILTERED_THREADS: &str = "the same filter, and threads";
 
@@ -175,11 +175,25 @@ static REASONS: &[Reason] = &[
             (
                 &[LOCKED_LITTLE],
                 &[Form::Archive],
-                &["hardened", "hardened-light", "jemalloc", "mimalloc3", "rpmalloc", "scudo", "snmalloc-checks"],
+                &[
+                    "hardened",
+                    "hardened-light",
+                    "jemalloc",
+                    "mimalloc",
+                    "mimalloc-secure",
+                    "mimalloc3",
+                    "rpmalloc",
+                    "scudo",
+                    "snmalloc-checks",
+                ],
             ),
-            (&[LOCKED_LITTLE], &[Form::Executable], &["snmalloc-checks"]),
+            (&[LOCKED_LITTLE], &[Form::Executable], &["mimalloc-secure", "snmalloc-checks"]),
             (&[LOCKED_LITTLE], &[Form::Loader], &["rpmalloc"]),
-            (&[LOCKED_LITTLE], &[Form::Merged], &["jemalloc", "mimalloc3", "rpmalloc", "scudo", "snmalloc-checks"]),
+            (
+                &[LOCKED_LITTLE],
+                &[Form::Merged],
+                &["jemalloc", "mimalloc-secure", "mimalloc3", "rpmalloc", "scudo", "snmalloc-checks"],
+            ),
         ],
     },
     Reason {

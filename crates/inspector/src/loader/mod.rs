@@ -121,8 +121,8 @@ impl<'t> Loader<'t> {
         (*self.read.report(file)).clone()
     }
 
-    /// Whether the file of the tree at a path is a libc, whatever its name: it starts programs (`__libc_start_main`), and
-    /// has the standard streams.
+    /// Whether the file of the tree at a path is a libc, whatever its name: it starts programs (`__libc_start_main`),
+    /// and has the standard streams.
     pub fn is_libc(&self, path: &str) -> bool {
         let file = self.read.find(path.as_bytes()).ok().flatten();
         file.is_some_and(|file| self.read.module(&file).as_ref().as_ref().is_ok_and(|module| module.is_libc))

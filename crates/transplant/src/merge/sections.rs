@@ -88,9 +88,9 @@ impl Kind {
 }
 
 /// The number of the section that the donor's symbols name. A defined symbol needs one, which loaders do not look up.
-/// It is the program's first section of code: `eu-strip` renumbers sections and enters the new numbers in the symbols,
-/// which are loaded; the numbers of the sections up to there stay. Debuggers and `nm` take a symbol for a function if it
-/// names a section of code.
+/// It is the program's first section of code: `eu-strip` renumbers sections and enters the new numbers in the
+/// symbols, which are loaded; the numbers of the sections up to there stay. Debuggers and `nm` take a symbol for a
+/// function if it names a section of code.
 pub(super) fn of_symbols(image: &Image<'_>) -> u16 {
     let code = image.sections.iter().position(|section| section.flags & SHF_EXECINSTR != 0);
     code.and_then(|index| u16::try_from(index).ok()).unwrap_or(1).max(1)
