@@ -11,7 +11,7 @@ use std::process::Child;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use tools::workspace;
 
 use crate::budget::{self, Times};
@@ -90,6 +90,7 @@ pub(crate) fn run(programs: &[Program], selection: &Selection, slow: bool) -> Re
         others.into_iter().fold(own, |all, other| all.and(other.join().unwrap_or_else(|_| bail!("a thread died"))))
     })?;
     let State { totals, times, failed } = state.into_inner().unwrap_or_default();
+    ensure!(totals.passed + totals.failed > 0, "no test was run{}", selection.wanted());
     last.merged(&times).write(&folder)?;
     // At the end once more: who keeps only the last page of a log has the reason.
     for (name, failures) in &failed {
@@ -289,6 +290,14 @@ mod tests {
         );
         let long = "line\n".repeat(1000);
         assert_eq!(failures(&format!("{long}last\n")).lines().count(), 100);
+    }
+
+    /// A word that no test's name has must not look like a success.
+    #[test]
+    fn nothing_run_is_no_success() {
+        let selection = Selection { filters: vec!["one".to_owned(), "two".to_owned()], ..Selection::default() };
+        let Err(error) = run(&[], &selection, false) else { panic!("it is an error") };
+        assert_eq!(error.to_string(), "no test was run: no test of what is selected has `one` or `two` in its name");
     }
 
     #[test]

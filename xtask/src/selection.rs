@@ -153,6 +153,14 @@ impl Selection {
             && (self.filters.is_empty() || self.filters.iter().any(has))
             && !self.skipped.iter().any(has)
     }
+
+    /// What a test's name has to have, as the end of a message; empty if any will do.
+    pub(crate) fn wanted(&self) -> String {
+        match self.filters.join("` or `") {
+            filters if filters.is_empty() => String::new(),
+            filters => format!(": no test of what is selected has `{filters}` in its name"),
+        }
+    }
 }
 
 /// The package with the program of all cases, and that program.

@@ -1,7 +1,7 @@
 //! `bench`: builds, measures and recommends; makes reports from saved results; refuses.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -492,20 +492,28 @@ fn ctrl_c_keeps_the_rounds_that_were_complete() {
     let build = bench.build("{libdir}").replace("{object}", "");
     let mut command = bench.lab.command();
     command.args(["bench", "--host", bench.libc.to_str().unwrap(), "--build", &build, "--donors", "mimalloc"]);
-    command.args(["--budget", "1h", "--precision", "0.05", "-v", "--json"]);
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // With -v each step is a line, also if the output is not a terminal.
-    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    assert!(lines.any(|line| line.unwrap().contains("round 4,")), "it ended by itself");
-    let pid = rustix::process::Pid::from_child(&child);
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-    let said: Vec<String> = lines.map(Result::unwrap).collect();
-    let ran = Ran::from(child.wait_with_output().unwrap()).exits(0);
+    let ran = ended_by(rustix::process::Signal::INT, "round 4,", command, &[]).exits(0);
     let document = ran.json();
     assert_eq!((&document["interrupted"], &document["cases"][0]["stopped"]), (&true.into(), &"interrupted".into()));
     let runs = |name| arm(&document, name)["runs"].as_array().unwrap().len();
     assert!(runs("stock") >= 3 && runs("stock") == runs("mimalloc"));
-    assert!(said.iter().any(|line| line.contains("interrupted")), "{said:?}");
+    ran.says(&["interrupted"]);
+}
+
+/// Starts a bench that would take an hour, and sends it the signal when it has said that. Its document is read
+/// meanwhile: after many rounds it is longer than what a pipe takes.
+fn ended_by(signal: rustix::process::Signal, wanted: &str, mut command: Command, program: &[&str]) -> Ran {
+    // With -v each step is a line, also if the output is not a terminal.
+    command.args(["--budget", "1h", "--precision", "0.05", "-v", "--json"]).args(program);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    let document = std::thread::spawn(move || io::read_to_string(&mut stdout).unwrap());
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains(wanted)), "it ended by itself");
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), signal).unwrap();
+    let err = lines.map(Result::unwrap).collect::<Vec<_>>().join("\n");
+    let code = child.wait().unwrap().code().unwrap_or(-1);
+    Ran { code, out: document.join().unwrap(), err }
 }
 
 /// The folder of a run that ends by itself, or by a signal that can be caught, is deleted; that of a killed one by the
@@ -517,18 +525,14 @@ fn no_folder_is_left_over() {
     fs::create_dir(lab.path("tmp")).unwrap();
     let left = || fs::read_dir(lab.path("tmp")).unwrap().count();
     let ended_by = |signal: rustix::process::Signal| {
-        let mut command = lab.command();
-        command.args(["bench", "--donors", "mimalloc", "--budget", "1h", "--precision", "0.05", "-v", "--json"]);
-        command.args(["--", "./echo", "x"]).env("TMPDIR", lab.path("tmp"));
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        assert!(lines.any(|line| line.unwrap().contains("round 2,")), "it ended by itself");
-        rustix::process::kill_process(rustix::process::Pid::from_child(&child), signal).unwrap();
-        lines.for_each(drop);
-        Ran::from(child.wait_with_output().unwrap())
+        // Under nohup all its children ignore HUP, and allograft leaves an ignored signal ignored.
+        let (program, mut command) = (lab.command(), Command::new("env"));
+        command.arg("--default-signal=HUP").arg(program.get_program()).current_dir(lab.folder());
+        command.env("TMPDIR", lab.path("tmp")).args(["bench", "--donors", "mimalloc"]);
+        ended_by(signal, "round 2,", command, &["--", "./echo", "x"])
     };
     ended_by(rustix::process::Signal::KILL);
-    assert_eq!(left(), 1, "nobody could delete it");
+    assert_eq!(left(), 1, "no process was there to delete it");
     let ran = ended_by(rustix::process::Signal::HUP).exits(0);
     assert_eq!(ran.json()["interrupted"], true);
     assert_eq!(left(), 0);
