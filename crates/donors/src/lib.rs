@@ -4,7 +4,7 @@
 //! the recipes, builds an object for each architecture, and writes the catalogue below.
 
 use format::options::{self, OPTIONS_SECTION};
-use format::{Arch, Compressed, DonorKind, DonorOption, OptionsError};
+use format::{Arch, Compressed, DonorKind, DonorOption, Linked, OptionsError};
 use relocatable::{Object, Section, Sections};
 
 /// An allocator, or a set of string functions, compiled for grafting.
@@ -190,11 +190,6 @@ impl Donor {
         has(self.loaders, arch)
     }
 
-    /// Whether it goes into the dynamic loader of any architecture.
-    pub fn has_loaders(&self) -> bool {
-        !self.loaders.is_empty()
-    }
-
     /// Returns the options that it has there in place of its own defaults, and their values.
     pub fn loader_options(&self) -> &'static [(&'static str, i64)] {
         self.loader_options
@@ -225,15 +220,25 @@ impl Donor {
         has(self.libraries, arch)
     }
 
-    /// Whether there is a shared object for any architecture.
-    pub fn has_libraries(&self) -> bool {
-        !self.libraries.is_empty()
-    }
-
     /// Returns the shared object for that architecture, if there is one. It can be loaded before libc in programs of
     /// musl, and of glibc where addresses have 64 bits.
     pub fn library(&self, arch: Arch) -> Option<&'static [u8]> {
         file(self.libraries, arch)
+    }
+
+    /// Whether it goes into linked files of that kind, of that architecture.
+    pub fn goes_into(&self, kind: Linked, arch: Arch) -> bool {
+        match kind {
+            Linked::Program => self.has_blob(arch),
+            Linked::Loader => self.has_loader(arch),
+            Linked::Dynamic => self.has_library(arch),
+            Linked::Library => false,
+        }
+    }
+
+    /// Whether it goes into linked files of that kind, of any architecture.
+    pub fn goes_into_some(&self, kind: Linked) -> bool {
+        self.arches().any(|arch| self.goes_into(kind, arch))
     }
 
     /// Returns the architectures that there is an object for Windows for.

@@ -7,6 +7,7 @@
 //! | `arch` | the architectures that there are donors for |
 //! | `compressed` | files that are kept compressed in a program |
 //! | `kind` | what a donor replaces: the malloc family or string functions |
+//! | `linked` | the kinds of linked files: programs, loaders, dynamic programs, libraries |
 //! | [`family`] | the names of the malloc family that a donor defines |
 //! | [`note`] | the note that names the donor: its layout, reading and writing it |
 //! | [`options`] | the block of options in an allocator: its layout, reading and writing it |
@@ -26,6 +27,7 @@ mod compressed;
 pub mod entries;
 pub mod family;
 mod kind;
+mod linked;
 pub mod merged;
 pub mod needed;
 pub mod note;
@@ -40,6 +42,7 @@ pub use arch::Arch;
 pub use compressed::Compressed;
 pub use entries::Role;
 pub use kind::{DEFAULT_DONORS, DonorKind};
+pub use linked::{LOADER, Linked, Marks};
 pub use note::{Note, NoteError};
 pub use options::{DonorOption, OptionsError};
 pub use printable::printable;

@@ -4,9 +4,8 @@
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use format::Arch;
 use inspector::{Environment, Loader, Report, Source, Tree};
-use transplant::Refusal;
+use transplant::{Executable, Refusal};
 
 use crate::request::Request;
 use crate::self_test::EMULATED_ROOT;
@@ -24,14 +23,14 @@ pub(crate) const NEEDS_LATER_KERNEL: &str = "starts with Linux 5.18 and later on
 /// know counts, too.
 const OF_LIBC: [&str; 4] = ["glibc", "mallocng", "oldmalloc", "unknown"];
 
-/// Checks the libraries of the program at `path`, which has these bytes and this architecture. Follows what its loader
-/// will do, with the variable that the self-test passes on.
+/// Checks the libraries of the program at `path`. Follows what its loader will do, with the variable that the self-test
+/// passes on.
 ///
 /// # Errors
 /// Another allocator serves it, or it is not known whether one does ([`Refusal::LibrariesUnknown`]).
-pub(crate) fn check_libraries(path: &Path, bytes: &[u8], arch: Arch, request: &Request) -> Result<(), Refusal> {
-    let is_foreign = std::env::consts::ARCH != arch.name();
-    if transplant::carries_graft(bytes) || (is_foreign && request.untested) {
+pub(crate) fn check_libraries(path: &Path, program: &Executable<'_>, request: &Request) -> Result<(), Refusal> {
+    let is_foreign = std::env::consts::ARCH != program.arch().name();
+    if transplant::carries_graft(program.bytes()) || (is_foreign && request.untested) {
         // It is refused for that graft; or its libraries need not be on this machine.
         return Ok(());
     }
@@ -45,8 +44,8 @@ pub(crate) fn check_libraries(path: &Path, bytes: &[u8], arch: Arch, request: &R
         Some(root) => Box::new(Emulated { root: system(Some(&root))?, here }),
         None => Box::new(here),
     };
-    let interpreter = transplant::interpreter(bytes).unwrap_or_default();
-    if is_foreign && matches!(tree.find(&interpreter), Ok(None)) {
+    let interpreter = program.interpreter().unwrap_or_default();
+    if is_foreign && matches!(tree.find(interpreter), Ok(None)) {
         // Without its loader it cannot be tested, for which it is refused.
         return Ok(());
     }
@@ -55,7 +54,7 @@ pub(crate) fn check_libraries(path: &Path, bytes: &[u8], arch: Arch, request: &R
         ..Environment::default()
     };
     let mut loader = Loader::in_environment(&*tree, environment);
-    let report = loader.inspect(bytes, &place).map_err(|error| unknown(error.to_string()))?;
+    let report = loader.inspect(program.bytes(), &place).map_err(|error| unknown(error.to_string()))?;
     let Some(file) = report.malloc.file.clone() else {
         // It brings a malloc itself, for which it is refused, or the loader's way is not known.
         return problems(&report).map_or(Ok(()), |problems| Err(unknown(problems)));

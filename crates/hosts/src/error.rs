@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use format::DonorKind;
+use format::{DonorKind, Linked};
 use rustix::io::Errno;
 
 use crate::needed::NeededError;
@@ -110,16 +110,14 @@ pub enum Error {
         refusal: transplant::Refusal,
     },
     /// The donor is not built for such a file.
-    #[error("donor `{donor}` cannot be put into {into} such as `{}`", .path.display())]
+    #[error("donor `{donor}` cannot be put into {} such as `{}`", .kind.described(), .path.display())]
     NoForm {
         /// The file.
         path: PathBuf,
         /// The donor's name.
         donor: &'static str,
-        /// The kind of file, with an article.
-        into: &'static str,
-        /// Whether another donor can.
-        is_able: fn(&donors::Donor) -> bool,
+        /// The kind of file.
+        kind: Linked,
     },
     /// Replacing the target takes a confirmation, which was not given.
     #[error("`{}` {why}", .path.display())]
@@ -498,7 +496,7 @@ impl Error {
             Error::Packed { problem, .. } => problem.help().to_owned(),
             Error::Refused { refusal, .. } => return Remedy::Archive(refusal.remedy()),
             Error::Executable { refusal, .. } => return Remedy::Executable(refusal.remedy()),
-            Error::NoForm { is_able, .. } => these_can(is_able),
+            Error::NoForm { kind, .. } => these_can(|donor| donor.goes_into_some(*kind)),
             Error::Live { .. } => return Remedy::ConfirmLive,
             Error::NoStrings { .. } => return Remedy::Executable(transplant::Remedy::WithoutStrings),
             Error::Untested { arch, loader: None, .. } => return Remedy::Emulate { arch: *arch },

@@ -50,7 +50,7 @@ impl Operation {
     pub fn arch(&self) -> Arch {
         match self {
             Operation::Archive(archive) => archive.arch,
-            Operation::Executable(executable) => executable.plan.arch(),
+            Operation::Executable(executable) => executable.edits.arch(),
         }
     }
 
@@ -132,7 +132,7 @@ pub(crate) fn read<'b>(path: &'b Path, bytes: &'b [u8]) -> Result<Box<dyn Host +
 /// Recognises a file inside of something packed, which is spoken of as `path` and has these bytes and this mode.
 pub(crate) fn read_inside<'b>(path: &'b Path, bytes: &'b [u8], mode: u32) -> Result<Box<dyn Host + 'b>, Error> {
     match signature_of(bytes) {
-        Signature::Executable => Ok(Box::new(ExecutableHost::read(path, bytes).with_mode(mode))),
+        Signature::Executable => Ok(Box::new(ExecutableHost::read(path, bytes).in_image(mode))),
         _ => read(path, bytes),
     }
 }
@@ -226,7 +226,7 @@ impl Prepared {
     pub(crate) fn prove(self, bytes: &[u8], planner: &Planner<'_>) -> Result<(ReadyGraft, TestRun), Error> {
         let (base, stock) = self.base.unzip();
         let stock = stock.as_deref().unwrap_or(bytes);
-        let (proven, trial) = prove(&self.path, stock, self.verified, planner.request)?;
+        let (proven, trial) = prove(&self.path, stock, &self.operation, self.verified, planner.request)?;
         let digest = proven.digest();
         let (path, before_sha256, operation) = (self.path, self.before_sha256, self.operation);
         Ok((ReadyGraft { path, before_sha256, operation, base, digest, kept: Cell::new(Some(proven)) }, trial))

@@ -98,7 +98,7 @@ pub use attributes::Attributes;
 pub use digest::sha256;
 pub use emitted::write;
 pub use error::{Error, NOT_BUILT};
-pub use executable::{ExecutableOperation, ExecutablePlan, is_privileged};
+pub use executable::{ExecutableOperation, is_privileged};
 pub use format::StringFunction;
 pub use graft::{graft, graft_under};
 pub use host::{Carried, Operation};
@@ -119,7 +119,7 @@ pub use swift::locate;
 pub use system::System;
 pub use temporaries::{Ending, remove_temporaries};
 pub use transaction::RollbackFailure;
-pub use transplant::{Absence, StringEntry};
+pub use transplant::{Absence, Edits, StringEntry};
 pub use undo::{Undone, UndoneAction, foreign_allocator_in, grafts_in, stock_of, undo, undo_under};
 pub use watch::{Locking, Progress, Watch};
 

@@ -6,6 +6,9 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use format::Linked;
+use transplant::Executable;
+
 use crate::error::{Error, IoContext};
 use crate::recognise::read;
 
@@ -16,12 +19,11 @@ use crate::recognise::read;
 /// The file cannot be read.
 pub(crate) fn loader(host: &Path) -> Result<Option<String>, Error> {
     let bytes = read(host)?;
-    if !transplant::is_loader(&bytes) {
+    let Some(loader) = Executable::read(&bytes).ok().filter(|file| file.kind() == Linked::Loader) else {
         return Ok(None);
-    }
+    };
     let own = fs::metadata(host).context(host, "read")?;
-    let arch = transplant::arch(&bytes).map_or("", |arch| arch.name());
-    let system = PathBuf::from(format!("/lib/ld-musl-{arch}.so.1"));
+    let system = PathBuf::from(format!("/lib/ld-musl-{}.so.1", loader.arch()));
     if fs::metadata(&system).is_ok_and(|other| (other.dev(), other.ino()) == (own.dev(), own.ino())) {
         return Ok(Some(format!("`{}` leads to it", system.display())));
     }

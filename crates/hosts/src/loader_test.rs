@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use donors::LoaderTest;
+use transplant::Executable;
 
 use crate::error::{Error, IoContext};
 use crate::patience::{Patience, run_to_end};
 use crate::recognise::{Signature, signature};
 use crate::root;
-use crate::self_test::{arch, finished, foreign, from_memory, judged, said};
+use crate::self_test::{finished, foreign, from_memory, judged, said};
 
 /// Programs that a small system has, the likeliest first, and arguments with which each ends at once.
 const PROGRAMS: [(&str, &[&str]); 5] = [
@@ -32,8 +33,8 @@ const LIBRARIES: [&str; 3] = ["lib", "usr/local/lib", "usr/lib"];
 /// # Errors
 /// A test that failed, what the system does not let be tried, and a loader for another architecture that neither the
 /// kernel nor an emulator runs ([`Error::Untested`]).
-pub(crate) fn run(host: &Path, graft: &[u8], patience: Patience) -> Result<String, Error> {
-    let arch = arch(host, graft)?;
+pub(crate) fn run(host: &Path, graft: &Executable<'_>, patience: Patience) -> Result<String, Error> {
+    let (arch, graft) = (graft.arch(), graft.bytes());
     let failed = |said: String| Error::SelfTest { path: host.to_owned(), said };
     let test = LoaderTest::of(arch).ok_or_else(|| failed(format!("there is none for {arch}")))?;
     let (output, by) = if std::env::consts::ARCH == arch.name() {
@@ -69,12 +70,12 @@ pub(crate) fn start_program(
     host: &Path,
     root: Option<&Path>,
     stock: &[u8],
-    graft: &[u8],
+    graft: &Executable<'_>,
     patience: Patience,
 ) -> Result<String, Error> {
     let none = || Ok("no dynamic program of its system was found to be started by it".to_owned());
     let Some(root) = root.map(Path::to_owned).or_else(|| root_of(host)) else { return none() };
-    let arch = arch(host, graft)?;
+    let arch = graft.arch();
     if std::env::consts::ARCH != arch.name() {
         return none();
     }
@@ -94,7 +95,7 @@ pub(crate) fn start_program(
         let end = run_to_end(command.env_clear(), patience).context(host, "test the graft of")?;
         finished(host, end, &started)
     };
-    let (before, after) = (run(stock)?, run(graft)?);
+    let (before, after) = (run(stock)?, run(graft.bytes())?);
     if before.status == after.status && before.stdout == after.stdout {
         return Ok(format!("{started}{}, as by stock", after.status));
     }
@@ -114,5 +115,6 @@ fn root_of(host: &Path) -> Option<PathBuf> {
 fn is_dynamic(path: &Path, interpreter: &str) -> bool {
     let executable = matches!(signature(path), Ok(Signature::Executable));
     let bytes = if executable { fs::read(path).unwrap_or_default() } else { Vec::new() };
-    transplant::interpreter(&bytes).is_some_and(|found| found.ends_with(interpreter.as_bytes()))
+    let program = Executable::read(&bytes).ok();
+    program.and_then(|program| program.interpreter()).is_some_and(|found| found.ends_with(interpreter.as_bytes()))
 }

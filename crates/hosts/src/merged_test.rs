@@ -9,14 +9,14 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use format::Arch;
 use tempfile::TempPath;
+use transplant::Executable;
 
 use crate::error::{Error, IoContext};
 use crate::patience::{End, Patience, run_to_end};
 use crate::record::{folder_of, temporary};
 use crate::root::resolve;
-use crate::self_test::{EMULATED_ROOT, foreign, from_memory, judged};
+use crate::self_test::{self, EMULATED_ROOT, foreign, from_memory, judged};
 
 /// Has a copy of the program load a library that tests the malloc family as libraries see it: threads, fork while
 /// threads allocate, and that each function is the donor's. The constructors of its libraries run; nothing of the
@@ -26,16 +26,15 @@ use crate::self_test::{EMULATED_ROOT, foreign, from_memory, judged};
 /// A test that failed, and a program that this machine cannot start.
 pub(crate) fn run(
     host: &Path,
-    arch: Arch,
     root: Option<&Path>,
-    graft: &[u8],
+    graft: &Executable<'_>,
     patience: Patience,
 ) -> Result<String, Error> {
+    let arch = graft.arch();
     let failed = |said: String| Error::SelfTest { path: host.to_owned(), said };
     let test = donors::merged_test(arch).ok_or_else(|| failed(format!("there is none for {arch}")))?;
-    let copy = transplant::with_self_test(graft);
-    let copy = copy.ok_or_else(|| failed("it has none that this allograft knows how to ask for".to_owned()))?;
-    let file = transplant::may_search_beside_itself(graft).then(|| beside(host, &copy)).transpose()?;
+    let copy = self_test::copy(host, graft)?;
+    let file = graft.may_search_beside_itself().then(|| beside(host, &copy)).transpose()?;
     // By a path with a slash, or it would be looked for on the command path.
     let beside = file.as_ref().map(|path| folder_of(path).join(path.file_name().unwrap_or_default()));
     let (output, by) = match std::env::consts::ARCH == arch.name() {
@@ -51,7 +50,7 @@ pub(crate) fn run(
             };
             (output, String::new())
         }
-        false => emulated(host, arch, root, graft, (&copy, beside.as_deref(), test), patience)?,
+        false => emulated(host, root, graft, (&copy, beside.as_deref(), test), patience)?,
     };
     judged(host, output, &by)
 }
@@ -74,15 +73,14 @@ fn beside(host: &Path, copy: &[u8]) -> Result<TempPath, Error> {
 /// told the emulator of.
 fn emulated(
     host: &Path,
-    arch: Arch,
     root: Option<&Path>,
-    graft: &[u8],
+    graft: &Executable<'_>,
     (copy, beside, test): (&[u8], Option<&Path>, &[u8]),
     patience: Patience,
 ) -> Result<(End, String), Error> {
     let root = root.map(Path::to_owned).or_else(|| std::env::var_os(EMULATED_ROOT).map(PathBuf::from));
-    let loader = transplant::interpreter(graft).unwrap_or_default();
-    let loader = Path::new(OsStr::from_bytes(&loader));
+    let (arch, loader) = (graft.arch(), graft.interpreter().unwrap_or_default());
+    let loader = Path::new(OsStr::from_bytes(loader));
     let is_there = |root: &Path| resolve(root, loader).is_ok_and(|path| path.is_file());
     if !root.as_deref().is_some_and(is_there) && !is_there(Path::new("/")) {
         let loader = Some(loader.display().to_string());

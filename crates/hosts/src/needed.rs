@@ -1,7 +1,6 @@
 //! The shared object that a dynamic program loads: its name in the program, the file that the loader takes for it, and
 //! whether that file is the donor.
 
-use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -11,6 +10,7 @@ use std::path::{Path, PathBuf};
 use format::{Arch, Note};
 use inspector::{Found, Loader, Place};
 use surgery::donor::DonorObject;
+use transplant::Executable;
 
 use crate::digest::sha256;
 use crate::error::{Error, IoContext};
@@ -18,7 +18,7 @@ use crate::executable::is_privileged;
 use crate::remedy::Remedy;
 use crate::request::Request;
 use crate::root::in_root;
-use crate::self_test::{InMemory, from_memory};
+use crate::self_test::{InMemory, executable, from_memory};
 use crate::system::System;
 
 /// The name of a shared object that the user has not named, beside the program. `emit` calls it so.
@@ -305,35 +305,48 @@ fn untrusted(host: &Path, library: &Path) -> Result<Option<String>, Error> {
 pub fn needed_file(
     path: &Path,
     root: Option<&Path>,
-    graft: &[u8],
+    graft: &Executable<'_>,
 ) -> Result<Option<Result<NeededFile, String>>, Error> {
-    let Some(name) = transplant::needed_library(graft) else { return Ok(None) };
-    let found = Destination::in_place(path, root).library(graft, &name)?;
+    let Some(name) = graft.loads() else { return Ok(None) };
+    let found = Destination::in_place(path, root).library(graft.bytes(), &name)?;
     Ok(Some(found.map_err(|none| none.why)))
 }
 
-/// The program as it is run before it is placed, and the file in memory that it loads then. A program that will be
-/// elsewhere, or in another root folder, takes its donor from memory, since its paths do not lead there yet.
-pub(crate) fn runnable<'g>(
-    host: &Path,
-    destination: Destination<'_>,
-    graft: &'g [u8],
-) -> Result<(Cow<'g, [u8]>, Option<InMemory>), Error> {
-    let Some(name) = transplant::needed_library(graft) else { return Ok((Cow::Borrowed(graft), None)) };
-    if !destination.elsewhere && destination.root.is_none() {
-        return Ok((Cow::Borrowed(graft), None));
+/// A program that takes its donor from memory.
+pub(crate) struct Moved {
+    program: Vec<u8>,
+    /// It is there as long as this is.
+    _library: InMemory,
+}
+
+impl Moved {
+    /// Reads the program, which is spoken of as `host`.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(crate) fn read(&self, host: &Path) -> Result<Executable<'_>, Error> {
+        executable(host, &self.program)
     }
-    let library = destination.library(graft, &name)?;
+}
+
+/// The copy of a grafted program that is run before it is placed; `None` if the graft itself can be. A program that will
+/// be elsewhere, or in another root folder, takes its donor from memory, since its paths do not lead there yet.
+pub(crate) fn moved(host: &Path, destination: Destination<'_>, graft: &Executable<'_>) -> Result<Option<Moved>, Error> {
+    let Some(name) = graft.loads().filter(|_| destination.elsewhere || destination.root.is_some()) else {
+        return Ok(None);
+    };
+    let library = destination.library(graft.bytes(), &name)?;
     let library = library.map_err(|none| Error::SelfTest { path: host.to_owned(), said: none.why })?;
     let library = from_memory(host, &library.bytes)?;
-    let program = transplant::with_library(graft, library.path().as_bytes())
+    let program = graft.loading(library.path().as_bytes());
+    let program = program
         .ok_or_else(|| Error::SelfTest { path: host.to_owned(), said: "its donor has too long a name".to_owned() })?;
-    Ok((Cow::Owned(program), Some(library)))
+    Ok(Some(Moved { program, _library: library }))
 }
 
 /// A remark on an undone graft: its donor stays. A clause whose subject is the program.
 pub(crate) fn remark(graft: &[u8]) -> Option<String> {
-    let name = transplant::needed_library(graft)?;
+    let name = Executable::read(graft).ok()?.loads()?;
     let name = String::from_utf8_lossy(&name).into_owned();
     Some(format!("loaded `{name}`, which stays: other programs may load it, too. Delete it if none does"))
 }

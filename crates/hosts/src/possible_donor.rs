@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use format::{Arch, Note};
+use format::{Linked, Note};
+use transplant::Executable;
 
 use crate::VERSION;
 use crate::error::Error;
-use crate::linked_donor::{LinkedDonor, Place};
+use crate::linked_donor::{LinkedDonor, Recipient};
 
 /// A donor of this allograft's that a grafted executable may hold, with the options that the executable's note names.
 pub struct PossibleDonor {
@@ -17,46 +18,39 @@ pub struct PossibleDonor {
     exact: bool,
 }
 
-/// What the executable at `path`, whose bytes are `graft`, may hold: first the donor that its note names, then all
-/// others that can go into an executable. Each is made when it is asked for, as the first is nearly always the one.
-/// `path` is for messages.
-pub fn possible_donors<'a>(path: &'a Path, graft: &'a [u8]) -> impl Iterator<Item = PossibleDonor> + 'a {
-    let texts = transplant::notes(graft);
+/// What a grafted executable may hold: first the donor that its note names, then all others that can go into such an
+/// executable. Each is made when it is asked for, as the first is nearly always the one. `path` is for messages.
+pub fn possible_donors<'a>(path: &'a Path, graft: &Executable<'_>) -> impl Iterator<Item = PossibleDonor> + 'a {
+    let texts = transplant::notes(graft.bytes());
     let [malloc, strings] = texts.each_ref().map(|text| text.as_ref().and_then(|text| Note::parse(text).ok()));
-    let needed = transplant::needed_library(graft);
-    let with_strings = texts[1].is_some();
+    let (kind, arch, needed) = (graft.kind(), graft.arch(), graft.loads());
     let settings = malloc.as_ref().and_then(|note| settings(&note.options)).unwrap_or_default();
     let named = malloc.map(|malloc| (malloc, strings));
     let is_named = |named: &Option<(Note, Option<Note>)>, donor: &donors::Donor| {
         named.as_ref().is_some_and(|(malloc, _)| malloc.donor == donor.name)
     };
-    let arch = transplant::arch(graft);
-    let (is_loader, is_dynamic) = (transplant::is_loader(graft), transplant::is_dynamic(graft));
-    let places: &[Place] = match (is_loader, with_strings) {
-        _ if is_dynamic => &[Place::Dynamic],
-        (true, true) => &[Place::LoaderWithStrings, Place::Loader],
-        (true, false) => &[Place::Loader, Place::LoaderWithStrings],
-        (_, true) => &[Place::ProgramWithStrings, Place::Program],
-        (_, false) => &[Place::Program, Place::ProgramWithStrings],
-    };
-    let goes_in = |donor: &&donors::Donor| arch.is_some_and(|arch| places[0].takes(donor, arch));
-    let mut donors: Vec<_> = donors::all().iter().filter(goes_in).collect();
+    // With string functions or without, as its notes say; then in the other way.
+    let with_strings = texts[1].is_some();
+    let ways = [with_strings, !with_strings].into_iter().filter(move |strings| kind != Linked::Dynamic || !strings);
+    let mut donors: Vec<_> = donors::all().iter().filter(|donor| donor.goes_into(kind, arch)).collect();
     donors.sort_by_key(|donor| !is_named(&named, donor));
-    let ways = donors.into_iter().flat_map(move |donor| places.iter().map(move |place| (donor, *place)));
-    ways.zip(arch.into_iter().cycle()).filter_map(move |((donor, place), arch)| {
-        // Options that only another donor has are no options of this one.
-        let settings = if is_named(&named, donor) { settings.as_slice() } else { &[] };
-        let allograft = named.as_ref().map_or(VERSION, |(malloc, _)| malloc.allograft.as_str());
-        let linked_donor = LinkedDonor::new(path, arch, donor, settings, place, allograft).ok()?;
-        let linked_donor = match &needed {
-            Some(name) => linked_donor.needed(name.clone()),
-            None => linked_donor,
-        };
-        let notes = [Some(&linked_donor.malloc), linked_donor.strings.as_ref()];
-        let says = |note: Option<&Note>| note.and_then(|note| note.encode().ok());
-        let exact = notes.into_iter().zip(&texts).all(|(note, text)| says(note) == *text);
-        Some(PossibleDonor { linked_donor, named: named.clone(), exact })
-    })
+    donors.into_iter().flat_map(move |donor| ways.clone().map(move |strings| (donor, strings))).filter_map(
+        move |(donor, strings)| {
+            // Options that only another donor has are no options of this one.
+            let settings = if is_named(&named, donor) { settings.as_slice() } else { &[] };
+            let allograft = named.as_ref().map_or(VERSION, |(malloc, _)| malloc.allograft.as_str());
+            let recipient = Recipient { path, kind, arch, strings };
+            let linked_donor = LinkedDonor::new(recipient, donor, settings, allograft).ok()?;
+            let linked_donor = match &needed {
+                Some(name) => linked_donor.needed(name.clone()),
+                None => linked_donor,
+            };
+            let notes = [Some(&linked_donor.malloc), linked_donor.strings.as_ref()];
+            let says = |note: Option<&Note>| note.and_then(|note| note.encode().ok());
+            let exact = notes.into_iter().zip(&texts).all(|(note, text)| says(note) == *text);
+            Some(PossibleDonor { linked_donor, named: named.clone(), exact })
+        },
+    )
 }
 
 impl PossibleDonor {
@@ -98,7 +92,8 @@ impl PossibleDonor {
     /// # Errors
     /// `stock` cannot be grafted.
     pub fn graft(&self, path: &Path, stock: &[u8]) -> Result<Vec<u8>, Error> {
-        self.linked_donor.graft(path, stock).map(|(_, bytes)| bytes)
+        let stock = Executable::read(stock).map_err(|refusal| Error::Executable { path: path.to_owned(), refusal })?;
+        self.linked_donor.graft(path, &stock).map(|(_, bytes)| bytes)
     }
 }
 
@@ -107,22 +102,18 @@ impl PossibleDonor {
 ///
 /// # Errors
 /// A description of the fault: its notes cannot be read, or name a donor that this allograft would have found.
-pub fn unmatched(graft: &[u8]) -> Result<String, String> {
-    let [malloc, strings] = transplant::notes(graft).map(|text| text.and_then(|text| Note::parse(&text).ok()));
+pub fn unmatched(graft: &Executable<'_>) -> Result<String, String> {
+    let [malloc, strings] = transplant::notes(graft.bytes()).map(|text| text.and_then(|text| Note::parse(&text).ok()));
     let Some(malloc) = malloc else { return Err("it has no note on its allocator that can be read".to_owned()) };
     let named = (malloc, strings);
     let (malloc, text) = (&named.0, described(&named));
     if !malloc.allograft.is_empty() && malloc.allograft != VERSION {
         return Ok(format!("its notes name what this allograft ({VERSION}) does not have: {text}"));
     }
-    let arch = transplant::arch(graft);
-    let left_out = |arch: &Arch| {
-        let donor = donors::all().iter().find(|donor| donor.name == malloc.donor);
-        donor.is_some_and(|donor| donor.supports(*arch) && !donor.is_built_for(*arch))
-    };
-    match arch.filter(left_out) {
-        Some(arch) => Ok(format!("this build of allograft leaves out {} for {arch}", malloc.donor)),
-        None => Err(format!("its notes name this allograft's own work, and that is not in it: {text}")),
+    let (arch, donor) = (graft.arch(), donors::all().iter().find(|donor| donor.name == malloc.donor));
+    match donor.is_some_and(|donor| donor.supports(arch) && !donor.is_built_for(arch)) {
+        true => Ok(format!("this build of allograft leaves out {} for {arch}", malloc.donor)),
+        false => Err(format!("its notes name this allograft's own work, and that is not in it: {text}")),
     }
 }
 

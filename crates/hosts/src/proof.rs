@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
+use format::Linked;
 use inspector::verify::{Seal, Verified};
 
 use crate::error::Error;
+use crate::host::Operation;
 use crate::needed::Destination;
-use crate::recognise::{Signature, signature_of};
 use crate::request::Request;
 use crate::{loader_test, needed, self_test};
 
@@ -28,22 +29,26 @@ pub(crate) struct TestRun {
     pub(crate) notes: Vec<String>,
 }
 
-/// Proves the verified graft of the file at `path`, whose stock file holds `stock`. Of an executable, the self-test is
-/// run, and what `request` asks for; of an archive there is nothing to run.
+/// Proves the verified graft of the file at `path`, whose stock file holds `stock`, by the operation that made it. Of
+/// an executable, the self-test is run, and what `request` asks for; of an archive there is nothing to run.
 ///
 /// # Errors
 /// The self-test failed, or could not be run and was not waived; stock and graft differ.
 pub(crate) fn prove(
     path: &Path,
     stock: &[u8],
+    operation: &Operation,
     verified: Verified,
     request: &Request,
 ) -> Result<(Proven, TestRun), Error> {
     let mut trial = TestRun::default();
-    if signature_of(verified.bytes()) == Signature::Executable {
-        let (program, _library) = needed::runnable(path, Destination::of(path, request), verified.bytes())?;
+    if let Operation::Executable(_) = operation {
+        let graft = self_test::executable(path, verified.bytes())?;
+        let moved = needed::moved(path, Destination::of(path, request), &graft)?;
+        let runnable = moved.as_ref().map(|moved| moved.read(path)).transpose()?;
+        let program = runnable.as_ref().unwrap_or(&graft);
         let root = request.root.as_deref();
-        match self_test::run(path, root, &program, request.patience) {
+        match self_test::run(path, root, program, request.patience) {
             Ok(passed) => trial.tried.push(format!("self-test: {passed}")),
             Err(Error::Untested { arch, loader, .. }) if request.untested => {
                 trial.untested = true;
@@ -51,11 +56,11 @@ pub(crate) fn prove(
             }
             Err(error) => return Err(error),
         }
-        if transplant::is_loader(stock) && !trial.untested {
-            trial.tried.push(loader_test::start_program(path, root, stock, verified.bytes(), request.patience)?);
+        if graft.kind() == Linked::Loader && !trial.untested {
+            trial.tried.push(loader_test::start_program(path, root, stock, &graft, request.patience)?);
         }
         if let Some(arguments) = &request.arguments {
-            trial.tried.push(self_test::compare(path, root, [stock, &program], arguments)?);
+            trial.tried.push(self_test::compare(path, root, graft.arch(), [stock, program.bytes()], arguments)?);
         }
     }
     Ok((Proven(verified), trial))

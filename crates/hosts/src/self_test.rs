@@ -11,7 +11,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use format::Arch;
+use format::{Arch, Linked};
+use transplant::{Executable, Refusal};
 
 use crate::error::{Error, IoContext};
 use crate::needed::Destination;
@@ -34,23 +35,42 @@ pub(crate) const EMULATED_ROOT: &str = "QEMU_LD_PREFIX";
 /// A test that failed, a file that has no self-test of this format, what the system does not let be tried, and a
 /// program for another architecture that neither the kernel nor an emulator runs ([`Error::Untested`]).
 pub fn self_test(host: &Path, root: Option<&Path>, graft: &[u8], patience: Patience) -> Result<String, Error> {
-    let (program, _library) = needed::runnable(host, Destination::in_place(host, root), graft)?;
-    run(host, root, &program, patience)
+    let graft = executable(host, graft)?;
+    let moved = needed::moved(host, Destination::in_place(host, root), &graft)?;
+    match &moved {
+        Some(moved) => run(host, root, &moved.read(host)?, patience),
+        None => run(host, root, &graft, patience),
+    }
 }
 
 /// The same of a program that finds what it loads.
-pub(crate) fn run(host: &Path, root: Option<&Path>, graft: &[u8], patience: Patience) -> Result<String, Error> {
-    if transplant::is_loader(graft) {
-        return loader_test::run(host, graft, patience);
+pub(crate) fn run(
+    host: &Path,
+    root: Option<&Path>,
+    graft: &Executable<'_>,
+    patience: Patience,
+) -> Result<String, Error> {
+    match graft.kind() {
+        Linked::Program => run_program(host, graft, patience),
+        Linked::Loader => loader_test::run(host, graft, patience),
+        Linked::Dynamic => merged_test::run(host, root, graft, patience),
+        Linked::Library => Err(Error::Executable { path: host.to_owned(), refusal: Refusal::Library }),
     }
-    let arch = arch(host, graft)?;
-    if transplant::is_dynamic(graft) {
-        return merged_test::run(host, arch, root, graft, patience);
-    }
-    let copy = transplant::with_self_test(graft).ok_or_else(|| Error::SelfTest {
+}
+
+/// The copy of a graft that runs its self-test.
+///
+/// # Errors
+/// It has no self-test of this format.
+pub(crate) fn copy(host: &Path, graft: &Executable<'_>) -> Result<Vec<u8>, Error> {
+    graft.with_self_test().ok_or_else(|| Error::SelfTest {
         path: host.to_owned(),
         said: "it has none that this allograft knows how to ask for".to_owned(),
-    })?;
+    })
+}
+
+fn run_program(host: &Path, graft: &Executable<'_>, patience: Patience) -> Result<String, Error> {
+    let (copy, arch) = (copy(host, graft)?, graft.arch());
     let test = |mut command: Command| run_to_end(command.env_clear(), patience);
     let (output, by) = match std::env::consts::ARCH == arch.name() {
         true => (test(from_memory(host, &copy)?.command(host)).context(host, "test the graft of")?, String::new()),
@@ -96,8 +116,12 @@ pub(crate) fn finished(host: &Path, end: End, what: &str) -> Result<Output, Erro
     }
 }
 
-pub(crate) fn arch(host: &Path, program: &[u8]) -> Result<Arch, Error> {
-    transplant::supported_arch(program).map_err(|refusal| Error::Executable { path: host.to_owned(), refusal })
+/// Reads an executable, which is spoken of as `host`.
+///
+/// # Errors
+/// It cannot be read.
+pub(crate) fn executable<'b>(host: &Path, bytes: &'b [u8]) -> Result<Executable<'b>, Error> {
+    Executable::read(bytes).map_err(|refusal| Error::Executable { path: host.to_owned(), refusal })
 }
 
 /// A program in memory, which the kernel executes from there.
@@ -158,14 +182,15 @@ pub(crate) fn foreign<T>(
     Ok((done, format!(" (by {name})")))
 }
 
-/// Runs stock and graft with these arguments, without input, and compares what they print and how they end. The graft
-/// lies beside the stock file meanwhile, and is told the same name.
+/// Runs stock and graft, which are for `arch`, with these arguments, without input, and compares what they print and how
+/// they end. The graft lies beside the stock file meanwhile, and is told the same name.
 ///
 /// # Errors
 /// They differ, or cannot be run.
 pub(crate) fn compare(
     host: &Path,
     root: Option<&Path>,
+    arch: Arch,
     stock_and_graft: [&[u8]; 2],
     arguments: &[OsString],
 ) -> Result<String, Error> {
@@ -191,7 +216,6 @@ pub(crate) fn compare(
             command.envs(root.map(|root| (EMULATED_ROOT, root)));
             spawn(&mut command).and_then(Child::wait_with_output)
         };
-        let arch = arch(host, bytes)?;
         let output = match std::env::consts::ARCH == arch.name() {
             true => start(None).context(host, "run")?,
             false => foreign(host, arch, start)?.0,

@@ -167,6 +167,8 @@ fn malformed(what: impl Into<String>) -> Refusal {
 impl<'a> Image<'a> {
     /// Reads and checks the structure: everything that a header points to lies inside the file.
     pub(crate) fn parse(bytes: &'a [u8]) -> Result<Image<'a>, Refusal> {
+        #[cfg(feature = "counted")]
+        crate::count::PARSED.with(|parsed| parsed.borrow_mut().push(bytes.len()));
         if !bytes.starts_with(b"\x7fELF") {
             return Err(malformed("it does not begin as an ELF file"));
         }
@@ -408,33 +410,6 @@ impl equivalence::Program for Image<'_> {
         let last = address.checked_add(size as u64)? - 1;
         if self.is_writable(address) || self.is_writable(last) { None } else { self.read(address, size) }
     }
-}
-
-/// The architecture in a file's header; `None` if programs for it cannot be grafted. Nothing else about the file is
-/// checked.
-pub fn arch(program: &[u8]) -> Option<Arch> {
-    let machine = program.strip_prefix(b"\x7fELF")?.get(14..16)?;
-    arch_of(u16::from_le_bytes([machine[0], machine[1]]))
-}
-
-/// The path of a program's dynamic loader (PT_INTERP); `None` if it is static, or no program.
-pub fn interpreter(program: &[u8]) -> Option<Vec<u8>> {
-    let image = Image::parse(program).ok()?;
-    let segment = image.segment(PT_INTERP)?;
-    let text = program.get(usize::try_from(segment.offset).ok()?..)?;
-    let text = text.get(..usize::try_from(segment.file_size).ok()?)?;
-    Some(text.strip_suffix(b"\0").unwrap_or(text).to_owned())
-}
-
-/// The architecture of a program that may be grafted.
-///
-/// # Errors
-/// The reason that it cannot be grafted: it is not an ELF file, is damaged, or is for another architecture.
-pub fn supported_arch(program: &[u8]) -> Result<Arch, Refusal> {
-    arch(program).ok_or_else(|| match Image::parse(program) {
-        Err(refusal) => refusal,
-        Ok(image) => Refusal::Architecture(image.arch.to_string()),
-    })
 }
 
 /// By `e_machine`: EM_X86_64, EM_AARCH64.

@@ -4,13 +4,13 @@
 use format::note::{self, DESCRIPTION, HEAD};
 use format::{Arch, DonorKind};
 
-use crate::image::{Image, PT_DYNAMIC, PT_GNU_PROPERTY, PT_INTERP, PT_NOTE, SHT_NOTE, u32_at, u64_at};
-use crate::merge::needed::needed;
+use crate::image::{Image, PT_GNU_PROPERTY, PT_NOTE, SHT_NOTE, u32_at};
+use crate::merge::needed;
 use crate::refusal::Refusal;
 
 /// Whether a file carries a graft's note, of any kind.
 pub fn carries_graft(bytes: &[u8]) -> bool {
-    memchr::memmem::find(bytes, &note::head(DonorKind::Malloc)).is_some() || needed(bytes).is_some()
+    memchr::memmem::find(bytes, &note::head(DonorKind::Malloc)).is_some() || needed::note(bytes).is_some()
 }
 
 /// The descriptions of a graft's notes, of its allocator and of its string functions; `None` if there is no such note.
@@ -20,44 +20,12 @@ pub fn notes(graft: &[u8]) -> [Option<Vec<u8>>; 2] {
         let start = memchr::memmem::find(graft, &note::head(kind))? + HEAD;
         graft.get(start..start + DESCRIPTION).map(<[u8]>::to_vec)
     });
-    [malloc.or_else(|| needed(graft).map(|needed| needed.donor.to_vec())), strings]
+    [malloc.or_else(|| needed::note(graft).map(|needed| needed.donor.to_vec())), strings]
 }
 
-/// Refuses executables of a known other kind, so that the message can name the kind.
+/// Refuses executables of a known kind that has no malloc of libc's to be replaced, so that the message can name the
+/// kind, and those with a graft.
 pub(crate) fn check(image: &Image<'_>) -> Result<(), Refusal> {
-    if image.segment(PT_INTERP).is_some() {
-        return Err(Refusal::Dynamic);
-    }
-    check_contents(image)
-}
-
-/// Refuses shared libraries.
-pub(crate) fn check_program(image: &Image<'_>) -> Result<(), Refusal> {
-    if is_library(image) { Err(Refusal::Library) } else { Ok(()) }
-}
-
-/// Whether a file without an interpreter is a shared library: it has a name, or needs others. A position-independent
-/// program may have either, and says that it is a program (gABI, "Dynamic Section"; DF_1_PIE is GNU's).
-fn is_library(image: &Image<'_>) -> bool {
-    const DT_NEEDED: u64 = 1;
-    const DT_SONAME: u64 = 14;
-    const DT_FLAGS_1: u64 = 0x6fff_fffb;
-    const DF_1_PIE: u64 = 0x0800_0000;
-    let Some(dynamic) = image.segment(PT_DYNAMIC) else { return false };
-    let size = usize::try_from(dynamic.file_size).unwrap_or(0);
-    let entries = image.read(dynamic.address, size).unwrap_or_default();
-    let entries: Vec<(u64, u64)> = entries
-        .chunks_exact(16)
-        .map(|entry| (u64_at(entry, 0).unwrap_or(0), u64_at(entry, 8).unwrap_or(0)))
-        .take_while(|(tag, _)| *tag != 0)
-        .collect();
-    let has = |wanted: u64| entries.iter().any(|(tag, _)| *tag == wanted);
-    let is_program = entries.iter().any(|(tag, value)| *tag == DT_FLAGS_1 && value & DF_1_PIE != 0);
-    !is_program && (has(DT_NEEDED) || has(DT_SONAME))
-}
-
-/// The same for programs with an interpreter, too.
-pub(crate) fn check_contents(image: &Image<'_>) -> Result<(), Refusal> {
     check_unguarded(image)?;
     if is_guarded(image) { Err(Refusal::Guarded) } else { Ok(()) }
 }

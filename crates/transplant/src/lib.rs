@@ -3,7 +3,8 @@
 //! | module | what lives there |
 //! | --- | --- |
 //! | `image` | reads ELF: segments, sections, symbols, by address and by offset |
-//! | `kind` | which executables are no hosts, by their headers and marks |
+//! | `executable` | an executable, read once: its kind, what a graft has left in it, the ways to graft it |
+//! | `kind` | which executables are no hosts, by their marks; the notes of a graft |
 //! | `relocations` | what a static-pie program does to itself when it starts |
 //! | `code` | machine code: functions, references, what a function does; what is particular to an architecture |
 //! | `family` | musl's malloc family in a program, each role proven; and that nothing else touches its state |
@@ -21,9 +22,13 @@
 //! | `plan` | all of it together |
 //! | `self_test` | the copy of a graft that runs its self-test |
 //! | `refusal` | why a program is left alone |
+//! | `count` | how often files were parsed, for tests of other crates |
 
 mod blob;
 mod code;
+#[cfg(feature = "counted")]
+pub mod count;
+mod executable;
 mod family;
 mod functions;
 mod image;
@@ -44,13 +49,12 @@ mod threads;
 
 pub use blob::{Blob, BlobError};
 pub use equivalence::Unproven;
+pub use executable::{Donation, Edits, Executable};
 pub use functions::functions;
-pub use image::{arch, interpreter, supported_arch};
 pub use kind::{carries_graft, notes};
-pub use loader::{KeyValues, is_loader};
-pub use merge::needed::{Need, NeedPlan, need, needed, needed_library, with_library};
-pub use merge::{Libc, Merge, MergePlan, is_dynamic, is_merged, may_search_beside_itself, merge};
-pub use plan::{Entry, Graft, Plan, graft};
+pub use loader::KeyValues;
+pub use merge::needed::{Need, NeedPlan};
+pub use merge::{Libc, Merge, MergePlan};
+pub use plan::{Entry, Graft, Plan};
 pub use refusal::{Refusal, Remedy};
-pub use self_test::with_self_test;
 pub use strings::{Absence, Kept, StringEntry};

@@ -2,18 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use format::{Arch, Role, StringFunction, entries, parameters};
+use format::{Arch, Linked, Role, StringFunction, entries, parameters};
 
 use crate::blob::{Blob, BlobError};
 use crate::code::{self, Code, Flow};
+use crate::executable::Executable;
 use crate::family::{self, Family};
-use crate::image::Image;
 use crate::layout::{Jump, Parameters, Parts, PlanError, assemble};
 use crate::location::Location;
 use crate::refusal::Refusal;
 use crate::relocations::Relocations;
 use crate::strings::{self, StringEntry};
-use crate::{kind, libc, loader, threads};
+use crate::{libc, loader, threads};
 
 /// A function of the program that is redirected to the donor.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,36 +62,25 @@ pub struct Plan {
     pub references: usize,
 }
 
-/// Finds everything in `program` that a graft needs, and makes the graft; or refuses.
-///
-/// `as_if_stripped` ignores the program's symbols, for tests.
-///
-/// # Errors
-/// The blob cannot be used: a fault of allograft's. A refusal is the inner error.
-pub fn graft(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Result<Graft, Refusal>, BlobError> {
-    match made(program, blob, as_if_stripped) {
-        Ok(graft) => Ok(Ok(graft)),
-        Err(PlanError::Refusal(refusal)) => Ok(Err(refusal)),
-        Err(PlanError::Blob(error)) => Err(error),
-    }
-}
-
-fn made(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Graft, PlanError> {
-    let image = Image::parse(program)?;
+/// Plans the graft of a program or a loader, and makes it (see [`Executable::redirect`]).
+pub(crate) fn graft(executable: &Executable<'_>, blob: &Blob, as_if_stripped: bool) -> Result<Graft, PlanError> {
+    let image = &executable.image;
     let machine = code::machine(image.arch).ok_or_else(|| Refusal::Architecture(image.arch.to_string()))?;
     if blob.arch != image.arch {
         return Err(BlobError::Layout(format!("it is for {}, and the program for {}", blob.arch, image.arch)).into());
     }
-    kind::check(&image)?;
-    if loader::is_loader(program) {
-        return loader::graft(&image, machine, blob);
+    match executable.kind() {
+        Linked::Dynamic => return Err(Refusal::Dynamic.into()),
+        Linked::Program | Linked::Loader | Linked::Library => executable.check()?,
     }
-    kind::check_program(&image)?;
+    if executable.kind() == Linked::Loader {
+        return loader::graft(image, machine, blob);
+    }
     if blob.variables.is_some() {
         return Err(BlobError::Layout("it is for the dynamic loader".to_owned()).into());
     }
-    let relocations = Relocations::of(&image)?;
-    let mut code = Code::of(machine, &image, &relocations, !as_if_stripped);
+    let relocations = Relocations::of(image)?;
+    let mut code = Code::of(machine, image, &relocations, !as_if_stripped);
     let family = family::find(&mut code)?;
     let errno_offset = libc::errno_offset(&code, &family)?;
     libc::check_fork(&code, &family)?;
@@ -142,7 +131,7 @@ fn made(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Graft, Plan
     let symbols = !code.symbols.is_empty();
     let parts = Parts {
         machine,
-        image: &image,
+        image,
         relocations: &relocations,
         location: Location::of(&code),
         blob: blob.clone(),

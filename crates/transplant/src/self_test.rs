@@ -3,26 +3,29 @@
 //! Only such a copy can run the self-test: no environment variable and no argument requests it. Otherwise anyone who
 //! controls a program's environment could make it exit with 0 without having run.
 
+use format::Linked;
 use format::parameters::{FORMAT, HEAD, MAGIC, SELF_TEST};
 
+use crate::executable::Executable;
 use crate::merge;
 
-/// Returns a copy of the executable `graft` that runs its self-test. It differs in one byte; that of a program which a
+/// Returns a copy of a grafted executable that runs its self-test. It differs in one byte; that of a program which a
 /// donor was merged into in one word, so that no constructor of it runs but the donor's, and that of one which loads
 /// its donor in at most two.
 ///
-/// `None` if `graft` is not exactly one graft of this program's format.
-pub fn with_self_test(graft: &[u8]) -> Option<Vec<u8>> {
-    if merge::is_dynamic(graft) {
-        return merge::with_only_donors_constructors(graft).or_else(|| merge::needed::without_constructors(graft));
+/// `None` if it is not exactly one graft of this program's format.
+pub(crate) fn copy(graft: &Executable<'_>) -> Option<Vec<u8>> {
+    if graft.kind() == Linked::Dynamic {
+        let image = &graft.image;
+        return merge::with_only_donors_constructors(image).or_else(|| merge::needed::without_constructors(image));
     }
     let head = [MAGIC.to_le_bytes(), FORMAT.to_le_bytes()].concat();
-    let mut found = memchr::memmem::find_iter(graft, &head);
+    let mut found = memchr::memmem::find_iter(graft.bytes(), &head);
     let at = found.next()?;
     if found.next().is_some() {
         return None;
     }
-    let mut copy = graft.to_vec();
+    let mut copy = graft.bytes().to_vec();
     *copy.get_mut(at + HEAD + 8 * SELF_TEST)? = 1;
     Some(copy)
 }

@@ -10,7 +10,12 @@ use object::read::elf::ElfFile64;
 use object::{Endianness, Object, ObjectSection, ObjectSymbol};
 use proptest::prelude::*;
 use surgery::donor::DonorObject;
-use transplant::{Blob, Plan, Refusal, graft};
+use transplant::{Blob, BlobError, Executable, Graft, Plan, Refusal};
+
+/// The graft of a program with these bytes.
+fn graft(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Result<Graft, Refusal>, BlobError> {
+    Executable::read(program).map_or_else(|refusal| Ok(Err(refusal)), |program| program.redirect(blob, as_if_stripped))
+}
 
 /// The default donor's blob.
 static BLOB: LazyLock<Blob> = LazyLock::new(|| blob(donors::default_for(Arch::Aarch64).name));

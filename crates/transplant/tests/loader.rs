@@ -4,10 +4,19 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::sync::LazyLock;
 
-use format::{Arch, Role};
+use format::{Arch, Linked, Role};
 use proptest::prelude::*;
 use surgery::donor::DonorObject;
-use transplant::{Blob, Graft, Refusal, StringEntry, graft, is_loader};
+use transplant::{Blob, BlobError, Executable, Graft, Refusal, StringEntry};
+
+/// The graft of a program with these bytes.
+fn graft(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Result<Graft, Refusal>, BlobError> {
+    Executable::read(program).map_or_else(|refusal| Ok(Err(refusal)), |program| program.redirect(blob, as_if_stripped))
+}
+
+fn is_loader(bytes: &[u8]) -> bool {
+    Executable::read(bytes).is_ok_and(|file| file.kind() == Linked::Loader)
+}
 
 /// A libc.so, and a donor for it.
 struct Loader {

@@ -13,7 +13,22 @@ use format::Arch;
 use format::needed::Needed;
 use proptest::prelude::*;
 use surgery::donor::DonorObject;
-use transplant::{Libc, Merge, Refusal, is_dynamic, is_merged, merge, need, needed, needed_library, with_library};
+use transplant::{BlobError, Executable, Libc, Merge, Need, Refusal};
+
+/// The merge of a program with these bytes.
+fn merge(program: &[u8], donor: &[u8]) -> Result<Result<Merge, Refusal>, BlobError> {
+    Executable::read(program).map_or_else(|refusal| Ok(Err(refusal)), |program| program.merge(donor))
+}
+
+/// The program, made to load that library.
+fn need(program: &[u8], library: &[u8], note: &Needed) -> Result<Need, Refusal> {
+    Executable::read(program)?.need(library, note)
+}
+
+/// The library that it loads.
+fn loads(program: &[u8]) -> Option<Vec<u8>> {
+    Executable::read(program).ok()?.loads()
+}
 
 const ARCH: Arch = Arch::X86_64;
 
@@ -110,7 +125,7 @@ fn every_way_to_link_gives_a_program_that_runs_also_when_it_was_stripped() {
     for way in WAYS {
         let shop = Shop::new();
         let (path, merge) = shop.merged(&shop.glibc(way), &DEFAULT);
-        assert!(is_merged(&merge.bytes) && is_dynamic(&merge.bytes));
+        assert!(Executable::read(&merge.bytes).unwrap().is_merged());
         serves(&path, "snmalloc");
         for tool in [&["strip"][..], &["objcopy"], &["objcopy", "--strip-debug"]] {
             let copy = shop.program("copy", &merge.bytes);
@@ -217,7 +232,7 @@ fn other_allocators_and_unknown_things_are_refused() {
     assert_eq!(refused(&appended), Refusal::Appended(4));
     let twice = merge(&plain, &DEFAULT).unwrap().unwrap().bytes;
     assert!(matches!(refused(&twice), Refusal::Grafted(_)));
-    assert!(matches!(refused(&DEFAULT), Refusal::Merge(why) if why.contains("library")));
+    assert!(matches!(refused(&DEFAULT), Refusal::Merge(why) if why.contains("nothing loads libraries for it")));
     let without = program("void _start(void) { for (;;); }\n", &["-nostartfiles", "-Wl,--no-as-needed"]);
     assert!(matches!(refused(&without), Refusal::Merge(why) if why.contains("__libc_start_main")));
     let started = String::from_utf8_lossy(&plain).contains("libc.so.6");
@@ -305,10 +320,12 @@ fn a_program_loads_its_donor_first() {
         let one = need(&stock, name, &NOTE).unwrap();
         assert_eq!((one.plan.libc, one.plan.loads_namespaces), (Libc::Glibc, false));
         assert!(one.bytes == need(&stock, name, &NOTE).unwrap().bytes, "the same bytes each time");
-        assert_eq!((needed(&one.bytes), needed_library(&one.bytes)), (Some(NOTE), Some(name.to_vec())));
+        let read = Executable::read(&one.bytes).unwrap();
+        assert_eq!((read.loads(), read.is_merged()), (Some(name.to_vec()), false));
+        assert_eq!(transplant::notes(&one.bytes)[0], Some(NOTE.donor.to_vec()));
         let changed = (64..stock.len()).filter(|at| one.bytes[*at] != stock[*at]).count();
         assert_eq!(changed, 0, "bytes of the program");
-        for copy in [one.bytes.clone(), with_library(&one.bytes, b"/dev/null").unwrap()] {
+        for copy in [one.bytes.clone(), read.loading(b"/dev/null").unwrap()] {
             let runs = copy == one.bytes;
             let path = shop.program("program", &copy);
             let output = fixtures::output(Command::new(path).env("ALLOGRAFT_VERBOSE", "1")).unwrap();
@@ -316,7 +333,7 @@ fn a_program_loads_its_donor_first() {
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
             assert!(said.contains(if runs { "allograft: snmalloc " } else { "/dev/null" }), "{said}");
         }
-        assert!(with_library(&one.bytes, &[b'x'; 4096]).is_none());
+        assert!(read.loading(&[b'x'; 4096]).is_none());
         assert!(matches!(need(&one.bytes, b"other.so", &NOTE), Err(Refusal::Grafted(_))));
     }
     let stock = shop.musl(true);
@@ -324,7 +341,8 @@ fn a_program_loads_its_donor_first() {
     assert_eq!(one.plan.libc, Libc::Musl);
     let ran = succeeds(Command::new(shop.program("program", &one.bytes)).env("ALLOGRAFT_VERBOSE", "1"));
     assert!(ran.err.contains("allograft: snmalloc "), "{ran:?}");
-    assert!(needed(&stock).is_none() && needed_library(&stock).is_none() && with_library(&stock, b"x").is_none());
+    assert!(loads(&stock).is_none() && Executable::read(&stock).unwrap().loading(b"x").is_none());
+    assert_eq!(transplant::notes(&stock), [None, None]);
 }
 
 static PLAIN: LazyLock<Vec<u8>> = LazyLock::new(|| Shop::new().glibc(&["-no-pie", "-fno-pie", "-s"]));
@@ -340,7 +358,7 @@ proptest! {
         bytes[at] = value;
         let _ = merge(&bytes, &DEFAULT).unwrap();
         let _ = need(&bytes, b"/donor.so", &NOTE);
-        let _ = needed_library(&bytes);
+        let _ = loads(&bytes);
         bytes.truncate(bytes.len() - cut.min(bytes.len()));
         let _ = merge(&bytes, &DEFAULT).unwrap();
     }

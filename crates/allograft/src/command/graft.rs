@@ -311,7 +311,7 @@ fn next_steps(text: &mut Page, grafts: &Grafts, output: &Output) {
     for host in grafts.hosts.iter().filter(|host| host.action != Action::Planned) {
         next_steps_of(text, &host.path, host.backup.as_deref(), host.action != Action::Unchanged, output);
         if let (Operation::Executable(operation), Some(backup)) = (&host.operation, &host.backup)
-            && operation.plan.graft().is_some_and(|plan| plan.key_values.is_some())
+            && operation.edits.redirect().is_some_and(|plan| plan.key_values.is_some())
         {
             executable::rescue(text, &host.path, backup, output);
         }

@@ -1,7 +1,7 @@
 //! The document of `allograft graft`.
 
 use format::{Arch, DonorKind, Note};
-use hosts::{Action, ArchiveOperation, ExecutableOperation, ExecutablePlan, Grafted, Operation, StringEntry};
+use hosts::{Action, ArchiveOperation, Edits, ExecutableOperation, Grafted, Operation, StringEntry};
 use serde::Serialize;
 use surgery::plan::RemovedMember;
 
@@ -341,16 +341,16 @@ fn removed(operation: &ArchiveOperation, kind: DonorKind) -> Vec<Member> {
 
 impl<'g> Executable<'g> {
     fn new(host: &'g Grafted, operation: &'g ExecutableOperation) -> Self {
-        let (link, symbols) = match &operation.plan {
-            ExecutablePlan::Merge(plan) => (Link::Dynamic, plan.symbols),
-            ExecutablePlan::Need(plan) => (Link::Dynamic, plan.symbols),
-            ExecutablePlan::Graft(plan) => match (plan.key_values, plan.position_independent) {
+        let (link, symbols) = match &operation.edits {
+            Edits::Merge(plan) => (Link::Dynamic, plan.symbols),
+            Edits::Need(plan) => (Link::Dynamic, plan.symbols),
+            Edits::Redirect(plan) => match (plan.key_values, plan.position_independent) {
                 (Some(_), _) => (Link::Loader, plan.symbols),
                 (None, true) => (Link::StaticPie, plan.symbols),
                 (None, false) => (Link::Static, plan.symbols),
             },
         };
-        let plan = operation.plan.graft();
+        let plan = operation.edits.redirect();
         let entries = plan.map(|plan| plan.entries.as_slice()).unwrap_or_default();
         Executable {
             path: text_of(&host.path),
@@ -358,15 +358,15 @@ impl<'g> Executable<'g> {
             kind: "executable",
             action: host.action,
             plan: if host.action == Action::Unchanged { Change::Unchanged } else { Change::Graft },
-            arch: operation.plan.arch(),
+            arch: operation.edits.arch(),
             link,
             donor: Donor::from(&operation.malloc),
             symbols,
             entries: entries.iter().map(|entry| Entry::new(entry.role.name(), entry.address, None)).collect(),
             strings: Exchange::from(operation),
-            needed: match &operation.plan {
-                ExecutablePlan::Need(plan) => Some(String::from_utf8_lossy(&plan.library).into_owned()),
-                ExecutablePlan::Graft(_) | ExecutablePlan::Merge(_) => None,
+            needed: match &operation.edits {
+                Edits::Need(plan) => Some(String::from_utf8_lossy(&plan.library).into_owned()),
+                Edits::Redirect(_) | Edits::Merge(_) => None,
             },
             // A donor of a dynamic program registers with libc itself.
             fork_hook: plan.is_none_or(|plan| plan.fork_hook),
@@ -380,7 +380,7 @@ impl<'g> Executable<'g> {
 
 impl<'g> From<&'g ExecutableOperation> for Exchange<'g> {
     fn from(operation: &'g ExecutableOperation) -> Self {
-        let (Some(note), Some(plan)) = (&operation.strings, operation.plan.graft()) else {
+        let (Some(note), Some(plan)) = (&operation.strings, operation.edits.redirect()) else {
             let action = StringsAction::Off;
             return Exchange { action, donor: None, entries: Vec::new(), kept: Vec::new(), absent: Vec::new() };
         };

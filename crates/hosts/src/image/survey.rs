@@ -6,8 +6,10 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use format::{Linked, Note};
 use images::{Image, Kind, Node, Source, Tree};
 use inspector::Link;
+use transplant::Executable;
 
 use super::layer::{Layer, Writing};
 use crate::error::{Error, IoContext};
@@ -201,26 +203,41 @@ fn is_host(bytes: &[u8]) -> Result<(), Option<String>> {
     if signature_of(bytes) != Signature::Executable {
         return Ok(());
     }
-    match inspector::inspect(bytes) {
-        Ok(report) if report.kind == inspector::Kind::Shared && transplant::is_loader(bytes) => Ok(()),
-        Ok(report) if report.kind != inspector::Kind::Executable => Err(None),
-        Ok(report) if report.link == Some(Link::Dynamic) => Err(Some(dynamic(bytes, &report.malloc))),
-        Ok(_) => Ok(()),
-        Err(error) => Err(Some(error.to_string())),
+    let executable = match Executable::read(bytes) {
+        Ok(executable) => executable,
+        // Of another architecture, or damaged: the inspector knows more kinds of files.
+        Err(_) => {
+            return match inspector::inspect(bytes) {
+                Ok(report) if report.kind != inspector::Kind::Executable => Err(None),
+                Ok(report) if report.link == Some(Link::Dynamic) => Err(Some(DYNAMIC.to_owned())),
+                // Planning it says so.
+                Ok(_) => Ok(()),
+                Err(error) => Err(Some(error.to_string())),
+            };
+        }
+    };
+    match executable.kind() {
+        Linked::Program | Linked::Loader => Ok(()),
+        Linked::Dynamic => Err(Some(dynamic(&executable))),
+        Linked::Library => Err(None),
     }
 }
 
+const DYNAMIC: &str = "a dynamic program: its malloc is that of a library";
+
 /// Why a dynamic program is left as it is.
-fn dynamic(bytes: &[u8], malloc: &inspector::Allocator) -> String {
-    match transplant::needed_library(bytes) {
-        _ if transplant::is_merged(bytes) => {
-            format!("a dynamic program that carries a graft already: {} is merged into it", malloc.name)
-        }
+fn dynamic(program: &Executable<'_>) -> String {
+    if program.is_merged() {
+        let [note, _] = transplant::notes(program.bytes());
+        let donor = note.and_then(|note| Note::parse(&note).ok()).map_or("a donor".to_owned(), |note| note.donor);
+        return format!("a dynamic program that carries a graft already: {donor} is merged into it");
+    }
+    match program.loads() {
         Some(library) => {
             let library = String::from_utf8_lossy(&library).into_owned();
             format!("a dynamic program that carries a graft already: it loads `{library}`")
         }
-        None => "a dynamic program: its malloc is that of a library".to_owned(),
+        None => DYNAMIC.to_owned(),
     }
 }
 

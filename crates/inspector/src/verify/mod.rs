@@ -26,14 +26,42 @@ pub use donor_image::donor_image;
 pub use edits::redirections;
 pub use executable::executable;
 pub use image::same_image;
-pub use merged::{is_merged, merged, merged_donor};
-pub use needed::{is_needed, needed, needed_library};
+pub use merged::{merged, merged_donor};
+pub use needed::{needed, needed_library};
 pub use verified::{Seal, Unsound, Verified};
 
 use crate::elf::Elf;
 use crate::error::InspectError;
 use crate::library::Library;
 use crate::note::Subject;
+
+/// How a donor got into an executable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// Functions of libc in it are redirected.
+    Redirected,
+    /// It is dynamic, and the donor a part of it.
+    Merged,
+    /// It is dynamic, and loads the donor.
+    Needed,
+}
+
+impl Way {
+    /// That of an executable, by the notes in it; redirected, where there is no other.
+    ///
+    /// # Errors
+    /// It is no ELF file, or too damaged to be read.
+    pub fn of(graft: &[u8]) -> Result<Way, InspectError> {
+        let elf = parse(graft)?;
+        Ok(if needed::has_note(&elf) {
+            Way::Needed
+        } else if has_merged_note(&elf) {
+            Way::Merged
+        } else {
+            Way::Redirected
+        })
+    }
+}
 
 /// The result of one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

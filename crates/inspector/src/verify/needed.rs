@@ -77,9 +77,9 @@ impl<'a> Needed<'a> {
     }
 }
 
-/// Whether a file is a dynamic program that loads its donor as a shared object, by its note.
-pub fn is_needed(graft: &[u8]) -> bool {
-    parse(graft).is_ok_and(|elf| Needed::of(&elf).is_some())
+/// Whether it has the note of a dynamic program that loads its donor as a shared object, well formed or not.
+pub(super) fn has_note(elf: &Elf<'_>) -> bool {
+    Needed::of(elf).is_some()
 }
 
 /// Returns the static checks of a dynamic program that loads its donor; with its stock file also that nothing else

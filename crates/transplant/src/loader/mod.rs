@@ -14,7 +14,7 @@ use format::{Role, entries};
 use crate::blob::Blob;
 use crate::code::{Code, Machine};
 use crate::family::{self, Family};
-use crate::image::{Image, PT_INTERP, PT_TLS, SHT_DYNSYM};
+use crate::image::{Image, PT_TLS};
 use crate::layout::{Jump, PlanError};
 use crate::libc;
 use crate::plan::{Entry, Graft, Plan, redirected, room, target};
@@ -23,17 +23,6 @@ use crate::relocations::Relocations;
 
 use exports::Exports;
 pub use keys::KeyValues;
-
-/// Names that musl's libc.so exports and no other library does: the loader's last stage, and where programs start.
-const MARKS: [&[u8]; 2] = [b"__dls3", b"__libc_start_main"];
-
-/// Whether a file is musl's libc.so, by the names that it exports. It may still be refused for its content.
-pub fn is_loader(bytes: &[u8]) -> bool {
-    let Ok(image) = Image::parse(bytes) else { return false };
-    let symbols = image.symbols_of(SHT_DYNSYM);
-    let exports = |name: &[u8]| symbols.iter().any(|symbol| symbol.section != 0 && symbol.name == name);
-    image.position_independent && image.segment(PT_INTERP).is_none() && MARKS.into_iter().all(exports)
-}
 
 /// What a loader's graft is made of.
 pub(crate) struct Findings {

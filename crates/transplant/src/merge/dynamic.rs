@@ -272,6 +272,14 @@ impl<'a> Dynamic<'a> {
     }
 }
 
+/// The offset in the file of the value of a tag of the dynamic section; `None` if it has no such tag.
+pub(super) fn value_at(image: &Image<'_>, tag: u64) -> Option<usize> {
+    let table = image.segment(PT_DYNAMIC)?;
+    let entries = image.read(table.address, usize::try_from(table.file_size).ok()?)?;
+    let index = entries.chunks_exact(16).position(|entry| u64_at(entry, 0) == Some(tag))?;
+    image.offset(table.address + 16 * index as u64 + 8)
+}
+
 fn malformed(what: impl Into<String>) -> Refusal {
     Refusal::Malformed(what.into())
 }

@@ -28,12 +28,12 @@ pub(crate) mod needed;
 mod relocations;
 mod sections;
 
-use format::Arch;
 use format::merged;
+use format::{Arch, Linked};
 
-use crate::blob::BlobError;
 use crate::code;
-use crate::image::{Image, PT_INTERP};
+use crate::executable::Executable;
+use crate::image::Image;
 use crate::kind;
 use crate::layout::PlanError;
 use crate::location::Location;
@@ -73,40 +73,24 @@ pub struct MergePlan {
     pub needed: Vec<String>,
 }
 
-/// Whether a file is a program that is merged rather than grafted: it has an interpreter.
-pub fn is_dynamic(bytes: &[u8]) -> bool {
-    Image::parse(bytes).is_ok_and(|image| image.segment(PT_INTERP).is_some())
-}
-
-/// Merges the shared object `donor`, whose note and options are filled in, into `program`; or refuses.
-///
-/// # Errors
-/// The donor cannot be used: a fault of allograft's. A refusal is the inner error.
-pub fn merge(program: &[u8], donor: &[u8]) -> Result<Result<Merge, Refusal>, BlobError> {
-    match made(program, donor) {
-        Ok(merge) => Ok(Ok(merge)),
-        Err(PlanError::Refusal(refusal)) => Ok(Err(refusal)),
-        Err(PlanError::Blob(error)) => Err(error),
-    }
-}
-
-fn made(program: &[u8], donor: &[u8]) -> Result<Merge, PlanError> {
-    let image = Image::parse(program)?;
-    if image.segment(PT_INTERP).is_none() {
-        return Err(libc::refused("it has no interpreter: it is a library").into());
+/// Plans the merge of a shared object with a dynamic program, and makes it (see [`Executable::merge`]).
+pub(crate) fn merge(executable: &Executable<'_>, donor: &[u8]) -> Result<Merge, PlanError> {
+    let image = &executable.image;
+    if executable.kind() != Linked::Dynamic {
+        return Err(libc::refused("it has no interpreter: nothing loads libraries for it").into());
     }
     let both = code::machine(image.arch).zip(Kinds::of(image.arch));
     let (machine, kinds) = both.ok_or_else(|| Refusal::Architecture(image.arch.to_string()))?;
-    kind::check_contents(&image)?;
-    let dynamic = Dynamic::of(&image)?;
+    kind::check(image)?;
+    let dynamic = Dynamic::of(image)?;
     libc::check(&dynamic, image.arch)?;
-    let libc = Libc::of(&dynamic, &image)?;
+    let libc = Libc::of(&dynamic, image)?;
     let own = Image::parse(donor).map_err(|refusal| donor::layout(refusal.to_string()))?;
     if own.arch != image.arch {
         return Err(donor::layout(format!("it is for {}, and the program for {}", own.arch, image.arch)).into());
     }
     let own = Donor::of(&own, machine.page(), kinds)?;
-    let location = Location::of_dynamic(&image, machine)?;
+    let location = Location::of_dynamic(image, machine)?;
     let mut plan = MergePlan {
         arch: image.arch,
         position_independent: image.position_independent,
@@ -114,39 +98,29 @@ fn made(program: &[u8], donor: &[u8]) -> Result<Merge, PlanError> {
         libc,
         defined: 0,
         loads_namespaces: dynamic.loads_namespaces(),
-        needs_later_kernel: location.needs_later_kernel(&image),
+        needs_later_kernel: location.needs_later_kernel(image),
         needed: dynamic.texts(dynamic::NEEDED).into_iter().map(|it| String::from_utf8_lossy(it).into_owned()).collect(),
     };
-    let (bytes, defined) = layout::assemble(&image, &dynamic, own, libc, location, (machine.page(), kinds))?;
+    let (bytes, defined) = layout::assemble(image, &dynamic, own, libc, location, (machine.page(), kinds))?;
     plan.defined = defined;
     Ok(Merge { plan, bytes })
 }
 
 /// The place of the note on a merge in a file; `None` if there is none, or several.
-fn note(bytes: &[u8]) -> Option<(usize, merged::Merged)> {
+pub(crate) fn note(bytes: &[u8]) -> Option<(usize, merged::Merged)> {
     let head = merged::head();
     let mut found =
         memchr::memmem::find_iter(bytes, &head).filter_map(|at| Some((at, merged::Merged::parse(&bytes[at..])?)));
     found.next().filter(|_| found.next().is_none())
 }
 
-/// Whether a file is a program that a donor was merged into.
-pub fn is_merged(bytes: &[u8]) -> bool {
-    note(bytes).is_some() && is_dynamic(bytes)
-}
-
-/// Whether a program may look for libraries by its own place (DT_RPATH, DT_RUNPATH with `$ORIGIN`).
-pub fn may_search_beside_itself(program: &[u8]) -> bool {
-    [&b"$ORIGIN"[..], b"${ORIGIN}"].into_iter().any(|text| memchr::memmem::find(program, text).is_some())
-}
-
 /// A copy of a merged program in which no constructor of the program's own runs; those of its libraries do. `None` if
 /// no donor was merged into it.
-pub(crate) fn with_only_donors_constructors(graft: &[u8]) -> Option<Vec<u8>> {
-    let (_, merged) = note(graft)?;
+pub(crate) fn with_only_donors_constructors(graft: &Image<'_>) -> Option<Vec<u8>> {
+    let (_, merged) = note(graft.bytes)?;
     let tag = if merged.preinit { dynamic::PREINIT_ARRAYSZ } else { dynamic::INIT_ARRAYSZ };
-    let at = needed::value_at(graft, tag)?;
-    let mut copy = graft.to_vec();
+    let at = dynamic::value_at(graft, tag)?;
+    let mut copy = graft.bytes.to_vec();
     copy.get_mut(at..at + 8)?.copy_from_slice(&(8 * merged.constructors).to_le_bytes());
     Some(copy)
 }

@@ -10,8 +10,8 @@
 //!         names and headers of sections
 //! ```
 
-use format::Arch;
 use format::needed::{self, Needed};
+use format::{Arch, Linked};
 
 use super::Libc;
 use super::dynamic::{self, Dynamic, NEEDED, STRSZ, STRTAB};
@@ -19,7 +19,8 @@ use super::layout::{Block, Parts, entries};
 use super::libc::{self, refused};
 use super::sections::{self, Kind, Part};
 use crate::code;
-use crate::image::{Image, PF_R, PF_W, PT_DYNAMIC, PT_INTERP, u64_at};
+use crate::executable::Executable;
+use crate::image::{Image, PF_R, PF_W};
 use crate::kind;
 use crate::location::Location;
 use crate::refusal::Refusal;
@@ -53,36 +54,32 @@ pub struct NeedPlan {
     pub needs_later_kernel: bool,
 }
 
-/// Makes `program` load the shared object `library` first, which is a name or a path as in DT_NEEDED. `note` says which
-/// file that is.
-///
-/// # Errors
-/// Why that would not be safe.
-pub fn need(program: &[u8], library: &[u8], note: &Needed) -> Result<Need, Refusal> {
-    let image = Image::parse(program)?;
-    if image.segment(PT_INTERP).is_none() {
-        return Err(refused("it has no interpreter: it is a library"));
+/// Plans that a dynamic program loads a shared object, and makes the change (see [`Executable::need`]).
+pub(crate) fn need(executable: &Executable<'_>, library: &[u8], note: &Needed) -> Result<Need, Refusal> {
+    let image = &executable.image;
+    if executable.kind() != Linked::Dynamic {
+        return Err(refused("it has no interpreter: nothing loads libraries for it"));
     }
     let machine = code::machine(image.arch).ok_or_else(|| Refusal::Architecture(image.arch.to_string()))?;
     // The pages of its code may be guarded (BTI): the loader guards those of each library by the library's own mark.
-    kind::check_unguarded(&image)?;
-    let dynamic = Dynamic::of(&image)?;
+    kind::check_unguarded(image)?;
+    let dynamic = Dynamic::of(image)?;
     libc::check(&dynamic, image.arch)?;
-    let libc = Libc::of(&dynamic, &image)?;
+    let libc = Libc::of(&dynamic, image)?;
     check_name(library, libc)?;
     if dynamic.texts(NEEDED).contains(&library) {
         return Err(refused(format!("it needs `{}` already", String::from_utf8_lossy(library))));
     }
-    let location = Location::of_dynamic(&image, machine)?;
+    let location = Location::of_dynamic(image, machine)?;
     let plan = NeedPlan {
         arch: image.arch,
         symbols: !image.symbols().is_empty(),
         libc,
         library: library.to_owned(),
         loads_namespaces: dynamic.loads_namespaces(),
-        needs_later_kernel: location.needs_later_kernel(&image),
+        needs_later_kernel: location.needs_later_kernel(image),
     };
-    Ok(Need { plan, bytes: assemble(&image, &dynamic, library, note, location, machine.page()) })
+    Ok(Need { plan, bytes: assemble(image, &dynamic, library, note, location, machine.page()) })
 }
 
 /// Refuses names that the loader would not take as they are meant (glibc elf/dl-deps.c, `expand_dst`; musl
@@ -171,27 +168,26 @@ fn assemble(
 }
 
 /// The note on the shared object that a program loads; `None` if it loads none, or has several notes.
-pub fn needed(program: &[u8]) -> Option<Needed> {
+pub(crate) fn note(program: &[u8]) -> Option<Needed> {
     let head = needed::head();
     let mut found = memchr::memmem::find_iter(program, &head).filter_map(|at| Needed::parse(&program[at..]));
     found.next().filter(|_| found.next().is_none())
 }
 
 /// The name of the shared object that a grafted program loads, as its loader gets it; `None` if it loads none.
-pub fn needed_library(program: &[u8]) -> Option<Vec<u8>> {
-    needed(program)?;
-    let image = Image::parse(program).ok()?;
-    let dynamic = Dynamic::of(&image).ok()?;
+pub(crate) fn library(program: &Image<'_>) -> Option<Vec<u8>> {
+    note(program.bytes)?;
+    let dynamic = Dynamic::of(program).ok()?;
     dynamic.texts(NEEDED).first().map(|name| name.to_vec())
 }
 
 /// A copy of a program that loads a donor, in which no constructor of its own runs; those of its libraries do. `None`
 /// if it loads none.
-pub(crate) fn without_constructors(program: &[u8]) -> Option<Vec<u8>> {
-    needed(program)?;
-    let mut copy = program.to_vec();
+pub(crate) fn without_constructors(program: &Image<'_>) -> Option<Vec<u8>> {
+    note(program.bytes)?;
+    let mut copy = program.bytes.to_vec();
     for tag in [dynamic::PREINIT_ARRAYSZ, dynamic::INIT_ARRAYSZ] {
-        if let Some(at) = value_at(program, tag) {
+        if let Some(at) = dynamic::value_at(program, tag) {
             copy[at..at + 8].fill(0);
         }
     }
@@ -200,25 +196,18 @@ pub(crate) fn without_constructors(program: &[u8]) -> Option<Vec<u8>> {
 
 /// A copy of a program that loads a donor, which loads it from `library` instead. `None` if it loads none, or the path
 /// is too long.
-pub fn with_library(program: &[u8], library: &[u8]) -> Option<Vec<u8>> {
-    let old = needed_library(program)?;
-    let image = Image::parse(program).ok()?;
-    let dynamic = Dynamic::of(&image).ok()?;
-    let name = dynamic.value(NEEDED).filter(|_| library.len() < ROOM + old.len())?;
-    let first = dynamic.entries.iter().find(|(tag, _)| *tag == NEEDED).map_or(name, |(_, name)| *name);
-    let at = image.offset(dynamic.value(STRTAB)? + first)?;
-    let mut copy = program.to_vec();
-    let place = copy.get_mut(at..at + old.len() + ROOM)?;
+pub(crate) fn with_library(program: &Image<'_>, library: &[u8]) -> Option<Vec<u8>> {
+    note(program.bytes)?;
+    let dynamic = Dynamic::of(program).ok()?;
+    let old = dynamic.texts(NEEDED).first()?.len();
+    let (_, first) = *dynamic.entries.iter().find(|(tag, _)| *tag == NEEDED)?;
+    if library.len() >= ROOM + old {
+        return None;
+    }
+    let at = program.offset(dynamic.value(STRTAB)? + first)?;
+    let mut copy = program.bytes.to_vec();
+    let place = copy.get_mut(at..at + old + ROOM)?;
     place.fill(0);
     place[..library.len()].copy_from_slice(library);
     Some(copy)
-}
-
-/// The offset in the file of the value of a tag of the dynamic section.
-pub(super) fn value_at(program: &[u8], tag: u64) -> Option<usize> {
-    let image = Image::parse(program).ok()?;
-    let table = image.segment(PT_DYNAMIC)?;
-    let entries = image.read(table.address, usize::try_from(table.file_size).ok()?)?;
-    let index = entries.chunks_exact(16).position(|entry| u64_at(entry, 0) == Some(tag))?;
-    image.offset(table.address + 16 * index as u64 + 8)
 }

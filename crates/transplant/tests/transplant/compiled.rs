@@ -7,9 +7,9 @@ use std::process::Command;
 
 use format::Role;
 use surgery::archive::Archive;
-use transplant::{Graft, Plan, graft};
+use transplant::{Graft, Plan};
 
-use crate::{BLOB, linked};
+use crate::{BLOB, graft, linked};
 
 /// Grafts with symbols and as if there were none: one finds nothing that the other does not. Then runs it.
 fn grafted(program: &[u8], folder: &Path, name: &str) -> Plan {

@@ -6,9 +6,9 @@ use std::sync::LazyLock;
 
 use format::{Arch, StringFunction};
 use surgery::donor::DonorObject;
-use transplant::{Blob, Kept, Plan, graft};
+use transplant::{Blob, Kept, Plan};
 
-use crate::linked;
+use crate::{graft, linked};
 
 /// The default donor's blob with string functions.
 static BLOB: LazyLock<Blob> = LazyLock::new(|| {

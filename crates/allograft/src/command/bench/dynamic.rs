@@ -5,11 +5,12 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use format::Arch;
+use format::{Arch, Linked};
 use hosts::Request;
-use inspector::{Kind, Libc as Found, Link};
+use inspector::Libc as Found;
 use measure::case::Invocation;
 use measure::results::Origin;
+use transplant::Executable;
 
 use super::arms::{self, Arm, ArmGraft, Fitting, Libc, Setting};
 use super::preload::{self, PRELOAD};
@@ -44,31 +45,32 @@ impl Dynamic {
         let path = super::executable::on_path(&command[0]).unwrap_or_else(|| PathBuf::from(&command[0]));
         let typed = command[0].to_string_lossy().into_owned();
         let Ok(bytes) = fs::read(&path) else { return Ok(None) };
-        let Ok(report) = inspector::inspect(&bytes) else { return Ok(None) };
-        if report.kind != Kind::Executable || report.link != Some(Link::Dynamic) {
-            return Ok(None);
-        }
+        let program = match Executable::read(&bytes) {
+            Ok(program) if program.kind() == Linked::Dynamic => program,
+            // Making the arms says what it is.
+            Ok(_) | Err(_) => return Ok(None),
+        };
         let refused = |why: String, help: &str| Err(Failure::refused(format!("`{typed}` {why}")).with_help(help));
-        let libc = match report.libc {
-            Found::Glibc => "gnu",
-            Found::Musl => "musl",
-            _ => {
+        let libc = match inspector::inspect(&bytes).map(|report| report.libc) {
+            Ok(Found::Glibc) => "gnu",
+            Ok(Found::Musl) => "musl",
+            Ok(_) | Err(_) => {
                 return refused(
                     "is dynamic, and its libc is neither glibc nor musl".to_owned(),
                     "donors are merged or preloaded into programs of these",
                 );
             }
         };
-        let arch = report.arch.name();
-        let Some(arch) = Arch::from_name(&arch).filter(|arch| arch.name() == std::env::consts::ARCH) else {
+        let arch = program.arch();
+        if arch.name() != std::env::consts::ARCH {
             return refused(
                 format!("is for {arch}, and this machine is {}", std::env::consts::ARCH),
                 "measure on a machine of that architecture: rankings do not carry over",
             );
-        };
+        }
         super::executable::check_rights(&path, &typed)?;
         let sha256 = hosts::sha256(&bytes);
-        let unmerged = unmerged(&path, &bytes, arch);
+        let unmerged = unmerged(&path, &program);
         Ok(Some(Dynamic { typed, path, sha256, arch, libc, command: command.to_vec(), unmerged }))
     }
 
@@ -218,14 +220,14 @@ fn settings(tunables: &[(String, i64)]) -> String {
 }
 
 /// Returns why no donor is merged into a program: a clause whose subject is a donor. `None` if one can be.
-fn unmerged(path: &Path, bytes: &[u8], arch: Arch) -> Option<String> {
-    if transplant::may_search_beside_itself(bytes) {
+fn unmerged(path: &Path, program: &Executable<'_>) -> Option<String> {
+    if program.may_search_beside_itself() {
         return Some(format!(
             "is not merged into a copy of `{}`, which may look for files beside itself ($ORIGIN)",
             path.display()
         ));
     }
-    let donor = donors::default_for(arch);
+    let donor = donors::default_for(program.arch());
     let request = Request { dry_run: true, ..Request::of(donor) };
     hosts::graft(path, &request).err().map(|error| format!("cannot be merged: {error}"))
 }

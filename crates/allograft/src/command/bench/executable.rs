@@ -46,9 +46,9 @@ impl Executable {
             ));
         }
         let bytes = fs::read(&path).map_err(Failure::io("read", &path))?;
-        // If the inspector cannot read it, the graft reports why.
-        let arch = inspector::inspect(&bytes).ok().and_then(|report| Arch::from_name(&report.arch.name()));
-        let arch = arch.unwrap_or(Arch::X86_64);
+        let program = transplant::Executable::read(&bytes)
+            .map_err(|refusal| hosts::Error::Executable { path: path.clone(), refusal })?;
+        let arch = program.arch();
         native(&typed, arch)?;
         check_rights(&path, &typed)?;
         let sha256 = hosts::sha256(&bytes);

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use format::printable;
-use hosts::{Absence, ExecutableOperation, ExecutablePlan, Grafted, StringEntry, StringFunction};
+use hosts::{Absence, Edits, ExecutableOperation, Grafted, StringEntry, StringFunction};
 use inspector::Report;
 
 use super::{shell_quoted, step, text_of};
@@ -46,7 +46,7 @@ fn describe_strings(text: &mut Page, operation: &ExecutableOperation) {
     if operation.strings.is_none() {
         return;
     }
-    let Some(plan) = operation.plan.graft() else { return };
+    let Some(plan) = operation.edits.redirect() else { return };
     let _ = writeln!(text, "  strings: {}", redirected_names(&plan.strings).join(" "));
     for entry in &plan.strings {
         if let Some(kept) = &entry.kept {
@@ -89,12 +89,12 @@ fn absent_names(absent: &[(StringFunction, Absence)]) -> Vec<(Absence, Vec<&'sta
 
 /// Where the donor is, as the end of a line.
 pub(super) fn place(operation: &ExecutableOperation) -> String {
-    match &operation.plan {
-        ExecutablePlan::Graft(plan) => format!(" behind {} functions of musl's", plan.entries.len()),
-        ExecutablePlan::Merge(plan) => {
+    match &operation.edits {
+        Edits::Redirect(plan) => format!(" behind {} functions of musl's", plan.entries.len()),
+        Edits::Merge(plan) => {
             format!(" merged: {} functions of its own come before {}'s", plan.defined, plan.libc.name())
         }
-        ExecutablePlan::Need(plan) => {
+        Edits::Need(plan) => {
             format!(" in {}, which it loads before {}", printable(&plan.library), plan.libc.name())
         }
     }
@@ -102,7 +102,7 @@ pub(super) fn place(operation: &ExecutableOperation) -> String {
 
 /// Prints the lines below an executable's own line.
 pub(super) fn describe(text: &mut Page, host: &Grafted, operation: &ExecutableOperation, output: &Output) {
-    if let (true, Some(plan)) = (output.verbose, operation.plan.graft()) {
+    if let (true, Some(plan)) = (output.verbose, operation.edits.redirect()) {
         for entry in &plan.entries {
             let _ = writeln!(text, "  {:<20} {:#x}", entry.role, entry.address);
         }

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use hosts::PossibleDonor;
 use inspector::InspectError;
-use inspector::verify::{Check, NotRun};
+use inspector::verify::{Check, NotRun, Way};
+use transplant::Executable;
 
 use super::not_run;
 use crate::failure::Failure;
@@ -29,9 +30,10 @@ pub(super) fn verify(
     let malformed = |error: InspectError| {
         Failure::usage(format!("cannot verify `{}`: {error}", path.display())).with_help(error.help())
     };
-    let Static { mut checks, mut not_run, complete } = match inspector::verify::is_needed(graft) {
-        true => needed::read(path, root, graft, stock),
-        false => read(path, graft, stock),
+    let way = Way::of(graft).map_err(malformed)?;
+    let Static { mut checks, mut not_run, complete } = match way {
+        Way::Needed => needed::read(path, root, graft, stock),
+        Way::Redirected | Way::Merged => read(path, way, graft, stock),
     }
     .map_err(malformed)?;
     let mut left_out = |reason: &str| not_run.push(super::not_run("self-test", reason));
@@ -57,13 +59,12 @@ struct Static {
 }
 
 /// Makes the checks that execute nothing.
-fn read(path: &Path, graft: &[u8], stock: Option<&[u8]>) -> Result<Static, InspectError> {
-    let is_merged = inspector::verify::is_merged(graft);
-    let mut checks = match is_merged {
-        true => inspector::verify::merged(graft, stock, None)?,
-        false => inspector::verify::executable(graft, stock)?,
+fn read(path: &Path, way: Way, graft: &[u8], stock: Option<&[u8]>) -> Result<Static, InspectError> {
+    let mut checks = match way {
+        Way::Merged => inspector::verify::merged(graft, stock, None)?,
+        Way::Redirected | Way::Needed => inspector::verify::executable(graft, stock)?,
     };
-    let donor = held(path, graft, stock)?;
+    let donor = held(path, way, graft, stock)?;
     match &donor {
         Held::Ours(_, check) | Held::Broken(check) => checks.push(check.clone()),
         Held::Another(_) => {}
@@ -71,7 +72,7 @@ fn read(path: &Path, graft: &[u8], stock: Option<&[u8]>) -> Result<Static, Inspe
     let (mut left_out, mut complete) = (Vec::new(), false);
     match (&donor, stock) {
         (Held::Ours(ours, _), Some(stock)) => {
-            if !is_merged {
+            if way == Way::Redirected {
                 checks.push(inspector::verify::redirections(graft, ours.linked(), stock)?);
             }
             match made_again(path, ours, graft, stock)? {
@@ -133,11 +134,15 @@ enum Held {
 
 /// Compares the donor's segments of the executable `graft` with every donor that they may hold. The bytes decide, not
 /// the note: a damaged note does not make another donor.
-fn held(path: &Path, graft: &[u8], stock: Option<&[u8]>) -> Result<Held, InspectError> {
-    for candidate in hosts::possible_donors(path, graft) {
-        let check = match inspector::verify::is_merged(graft) {
-            true => inspector::verify::merged_donor(graft, candidate.linked(), stock)?,
-            false => inspector::verify::donor_image(graft, candidate.linked(), stock)?,
+fn held(path: &Path, way: Way, graft: &[u8], stock: Option<&[u8]>) -> Result<Held, InspectError> {
+    let executable = match Executable::read(graft) {
+        Ok(executable) => executable,
+        Err(refusal) => return Ok(Held::Broken(Check::new("donor", false, refusal.to_string()))),
+    };
+    for candidate in hosts::possible_donors(path, &executable) {
+        let check = match way {
+            Way::Merged => inspector::verify::merged_donor(graft, candidate.linked(), stock)?,
+            Way::Redirected | Way::Needed => inspector::verify::donor_image(graft, candidate.linked(), stock)?,
         };
         match (check.ok, candidate.is_named()) {
             (true, _) => return Ok(Held::Ours(Box::new(candidate), check)),
@@ -146,7 +151,7 @@ fn held(path: &Path, graft: &[u8], stock: Option<&[u8]>) -> Result<Held, Inspect
             (false, Err(_)) => {}
         }
     }
-    Ok(match hosts::unmatched(graft) {
+    Ok(match hosts::unmatched(&executable) {
         Ok(reason) => Held::Another(reason),
         Err(fault) => Held::Broken(Check::new("donor", false, fault)),
     })
@@ -197,7 +202,7 @@ mod tests {
 
         /// The donor that the graft names.
         fn named(&self) -> PossibleDonor {
-            hosts::possible_donors(Path::new("program"), &self.graft).next().unwrap()
+            hosts::possible_donors(Path::new("program"), &Executable::read(&self.graft).unwrap()).next().unwrap()
         }
 
         /// The places of the donor's three segments in the file: the last loaded ones (gABI, "Program Header").
@@ -256,7 +261,7 @@ mod tests {
     }
 
     fn judged(graft: &[u8], stock: Option<&[u8]>) -> Static {
-        read(Path::new("program"), graft, stock).unwrap()
+        read(Path::new("program"), Way::Redirected, graft, stock).unwrap()
     }
 
     fn is_sound(judged: &Static) -> bool {
@@ -303,7 +308,8 @@ mod tests {
                 for bit in (0..8).filter(|bit| (at + bit) % 3 == 0) {
                     let mut graft = pair.graft.clone();
                     graft[at] ^= 1 << bit;
-                    let judged = read(Path::new("program"), &graft, Some(&pair.stock));
+                    let judged =
+                        Way::of(&graft).and_then(|way| read(Path::new("program"), way, &graft, Some(&pair.stock)));
                     let fails = judged.is_ok_and(|judged| judged.checks.iter().all(|check| check.ok));
                     assert!(!fails, "bit {bit} of the byte {} of the header", at - header.start);
                 }

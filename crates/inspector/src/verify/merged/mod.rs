@@ -70,11 +70,6 @@ impl Merged {
     }
 }
 
-/// Whether a file is a dynamic program that a donor was merged into, by its note.
-pub fn is_merged(graft: &[u8]) -> bool {
-    parse(graft).is_ok_and(|elf| has_merged_note(&elf))
-}
-
 /// Whether it has the note on a merge, well formed or not.
 pub(crate) fn has_merged_note(elf: &Elf<'_>) -> bool {
     Merged::of(elf).is_some()

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use inspector::InspectError;
 use inspector::verify::Check;
+use transplant::Executable;
 
 use super::{Static, WITHOUT_STOCK, made_again, not_run};
 
@@ -16,7 +17,15 @@ pub(super) fn read(
     stock: Option<&[u8]>,
 ) -> Result<Static, InspectError> {
     let mut checks = inspector::verify::needed(graft, stock)?;
-    let library = hosts::needed_file(path, root, graft).unwrap_or_else(|error| Some(Err(error.to_string())));
+    let executable = match Executable::read(graft) {
+        Ok(executable) => executable,
+        Err(refusal) => {
+            checks.push(Check::new("donor", false, refusal.to_string()));
+            let left = not_run("bytes", "a check before it failed");
+            return Ok(Static { checks, not_run: vec![left], complete: false });
+        }
+    };
+    let library = hosts::needed_file(path, root, &executable).unwrap_or_else(|error| Some(Err(error.to_string())));
     let library = library.unwrap_or_else(|| Err("the program names none".to_owned()));
     let library = match library {
         Ok(file) => {
@@ -29,7 +38,7 @@ pub(super) fn read(
         }
     };
     let (mut left_out, mut complete) = (Vec::new(), false);
-    let ours = hosts::possible_donors(path, graft).next().filter(|ours| ours.is_named().is_ok());
+    let ours = hosts::possible_donors(path, &executable).next().filter(|ours| ours.is_named().is_ok());
     match ours {
         Some(ours) => {
             let same = ours.library() == Some(library.as_slice());
@@ -44,7 +53,7 @@ pub(super) fn read(
                 None => left_out.push(not_run("bytes", WITHOUT_STOCK)),
             }
         }
-        None => match hosts::unmatched(graft) {
+        None => match hosts::unmatched(&executable) {
             Ok(reason) => left_out.extend(["donor", "bytes"].map(|name| not_run(name, &reason))),
             Err(fault) => {
                 checks.push(Check::new("donor", false, fault));
