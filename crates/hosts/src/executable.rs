@@ -15,6 +15,7 @@ use crate::dynamic;
 use crate::error::Error;
 use crate::host::{Carried, Edited, Host, Operation};
 use crate::linked_donor::{LinkedDonor, Recipient};
+use crate::live;
 use crate::needed::{self, NeededError};
 use crate::planner::Planner;
 use crate::request::Candidate;
@@ -136,6 +137,14 @@ impl Host for ExecutableHost<'_> {
         match (kind, self.home) {
             (Linked::Loader, _) if !donors::all().iter().any(|donor| donor.goes_into(kind, arch)) => {
                 return Err(refused(Refusal::Loader(format!("those of {arch} are not grafted"))));
+            }
+            (Linked::Loader, Home::File) if request.out.is_none() && !request.live && !request.dry_run => {
+                if let Some(by) = live::use_of(self.path, arch)? {
+                    let why = format!(
+                        "is this system's dynamic loader: {by}, and every program that starts later would have the graft"
+                    );
+                    return Err(Error::Live { path: self.path.to_owned(), why });
+                }
             }
             // In an image there are hundreds, and its user names none.
             (Linked::Dynamic, Home::Image { .. }) => return Err(refused(Refusal::Dynamic)),

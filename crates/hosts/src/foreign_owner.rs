@@ -7,6 +7,7 @@ use std::process::Command;
 
 use crate::graft::graft_observed;
 use crate::names::lacking;
+use crate::recognise::Target;
 use crate::record::Record;
 use crate::request::Request;
 use crate::undo::undo_observed;
@@ -28,7 +29,11 @@ fn nobody() {
         None => (undo_observed(&host, &conditions, &|_| {}).unwrap().commit().remove(0).notes, Vec::new()),
         Some(donor) => {
             let request = Request { strings: Some(true), ..Request::of(donor) };
-            let graft = graft_observed(&host, &request, &conditions, &|_| {}).unwrap().commit().hosts.remove(0);
+            let graft = graft_observed(Target::open(&host).unwrap(), &request, &conditions, &|_| {})
+                .unwrap()
+                .commit()
+                .hosts
+                .remove(0);
             (graft.notes, graft.backup_lacks)
         }
     });

@@ -1,15 +1,14 @@
 //! The way through: a target is recognised, each of its hosts is planned, edited, verified and proven, and then all are
 //! placed, or none.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use crate::bundle;
 use crate::digest::sha256;
-use crate::error::{Error, IoContext};
+use crate::error::Error;
 use crate::host::{self, Prepared, ReadyGraft, record};
+use crate::host_file::HostFile;
 use crate::image;
-use crate::live;
 use crate::needed::NeededError;
 use crate::out;
 use crate::outcome::{Action, Grafted, Grafts};
@@ -18,7 +17,7 @@ use crate::pending::Pending;
 use crate::place::{Change, Content, Observer, place, remove_leftovers, write_file};
 use crate::planner::Planner;
 use crate::proof::TestRun;
-use crate::recognise::{Target, read, recognise};
+use crate::recognise::{Kind, Target};
 use crate::record::{Record, backup_path};
 use crate::request::Request;
 use crate::sidecar;
@@ -33,56 +32,50 @@ use crate::watch::Watch;
 /// # Errors
 /// The target cannot be grafted. Every file is as it was.
 pub fn graft(target: &Path, request: &Request) -> Result<Grafts, Error> {
-    graft_under(target, request, &Watch::default()).map(Pending::commit)
+    request.check()?;
+    graft_under(Target::open(target)?, request, &Watch::default()).map(Pending::commit)
 }
 
-/// The same, undecided yet: whoever tells of it commits it then. `watch` is told while it goes on.
+/// The same of a target that is open, not final yet: the caller commits it when it has reported it. `watch` is told
+/// while it goes on.
 ///
 /// # Errors
 /// As [`graft`].
-pub fn graft_under(target: &Path, request: &Request, watch: &Watch<'_>) -> Result<Pending<Grafts>, Error> {
+pub fn graft_under(target: Target, request: &Request, watch: &Watch<'_>) -> Result<Pending<Grafts>, Error> {
     graft_observed(target, request, watch, &|_| {})
 }
 
 pub(crate) fn graft_observed(
-    target: &Path,
+    target: Target,
     request: &Request,
     watch: &Watch<'_>,
     observe: Observer<'_>,
 ) -> Result<Pending<Grafts>, Error> {
     let mut planner = Planner::new(request, watch)?;
     let planner = &mut planner;
-    let target = recognise(target)?;
+    let Target(target) = target;
     let runs = match target {
-        Target::Executable(_) => true,
+        Kind::Executable(_) => true,
         // The executables of an image have no common arguments to be tried with.
-        Target::Image(_) => request.arguments.is_none(),
+        Kind::Image(_) => request.arguments.is_none(),
         _ => false,
     };
     if !runs && (request.arguments.is_some() || request.untested) {
         return Err(Error::NothingToRun { path: target.path().to_owned() });
     }
-    if request.needed.is_some() && !matches!(target, Target::Executable(_)) {
+    if request.needed.is_some() && !matches!(target, Kind::Executable(_)) {
         return Err(NeededError::NotDynamic { path: target.path().to_owned() }.into());
     }
-    let confirmed = request.live || request.dry_run;
-    if let (Target::Executable(host), None, false) = (&target, &request.out, confirmed)
-        && let Some(by) = live::loader(host)?
-    {
-        let why =
-            format!("is this system's dynamic loader: {by}, and every program that starts later would have the graft");
-        return Err(Error::Live { path: host.clone(), why });
-    }
     match (target, &request.out) {
-        (Target::Archive(host) | Target::Executable(host), None) => in_place(Hosts::file(host), planner, observe),
-        (Target::Archive(host) | Target::Executable(host), Some(out)) => to_file(host, out, planner),
-        (Target::Image(image), _) => image::graft(&image, planner),
-        (Target::Packed(host, format), _) => packed::graft(&host, format, planner, observe),
-        (Target::Folder(folder), None) => {
+        (Kind::Archive(host) | Kind::Executable(host), None) => in_place(Hosts::File(Box::new(host)), planner, observe),
+        (Kind::Archive(host) | Kind::Executable(host), Some(out)) => to_file(host, out, planner),
+        (Kind::Image(image), _) => image::graft(&image, planner),
+        (Kind::Packed(host, format), _) => packed::graft(&host, format, planner, observe),
+        (Kind::Folder(folder), None) => {
             let grafts = in_place(Hosts::folder(&folder, request.root.as_deref())?, planner, observe)?;
             Ok(grafts.map(|grafts| Grafts { swift_sdks: bundle::swift_sdks_in(&folder), ..grafts }))
         }
-        (Target::Folder(folder), Some(out)) => {
+        (Kind::Folder(folder), Some(out)) => {
             tree::write_folder(&folder, out, Hosts::folder(&folder, request.root.as_deref())?, planner)
         }
     }
@@ -90,14 +83,19 @@ pub(crate) fn graft_observed(
 
 /// Replaces the hosts by their grafts.
 fn in_place(hosts: Hosts, planner: &mut Planner<'_>, observe: Observer<'_>) -> Result<Pending<Grafts>, Error> {
-    let locks = planner.lock(hosts.files.iter().map(PathBuf::as_path))?;
-    let several = hosts.files.len() > 1;
-    let (mut decided, skipped) = hosts.each(planner, |prepared, bytes, planner| {
-        let decided = decide(prepared, bytes, planner)?;
-        if let (true, Some(ready)) = (several, &decided.ready) {
-            ready.drop_bytes();
-        }
-        Ok(decided)
+    let locks = planner.lock(hosts.paths())?;
+    let several = hosts.paths().count() > 1;
+    let (mut decided, skipped) = hosts.each(planner, |prepared, file, planner| {
+        let decided = decide(prepared, file.bytes()?, planner)?;
+        Ok(match (several, &decided.ready) {
+            // Many hosts need the memory of one.
+            (true, Some(ready)) => {
+                ready.drop_bytes();
+                decided
+            }
+            (true, None) => decided,
+            (false, _) => Decided { read: Some(file), ..decided },
+        })
     })?;
     let Some(locks) = locks else {
         return Ok(Pending::nothing(Grafts::of(decided.into_iter().map(|decided| decided.grafted).collect(), skipped)));
@@ -111,6 +109,7 @@ fn in_place(hosts: Hosts, planner: &mut Planner<'_>, observe: Observer<'_>) -> R
         .filter(is_changed)
         .map(|decided| Change {
             host: &decided.grafted.path,
+            read: decided.read.as_ref(),
             expected: &decided.before_sha256,
             graft: decided.ready.as_ref().map(Content::Host),
             backup: decided.grafted.action == Action::Grafted,
@@ -129,20 +128,19 @@ fn in_place(hosts: Hosts, planner: &mut Planner<'_>, observe: Observer<'_>) -> R
 }
 
 /// Writes the graft of `host` to the file `out`, replacing what is there.
-fn to_file(host: PathBuf, out: &Path, planner: &mut Planner<'_>) -> Result<Pending<Grafts>, Error> {
-    let out = out::file(out, Some(&host))?;
+fn to_file(host: HostFile, out: &Path, planner: &mut Planner<'_>) -> Result<Pending<Grafts>, Error> {
+    let out = out::file(out, Some(host.path()))?;
     let locks = planner.lock([out.as_path()])?;
     if let Some(locks) = &locks {
         remove_leftovers(&out, locks);
     }
-    let like = File::open(&host).context(&host, "read")?;
-    let bytes = read(&host)?;
-    let prepared = host::prepare(&*host::read(&host, &bytes)?, &host, &bytes, planner)?;
+    let bytes = host.bytes()?;
+    let prepared = host::prepare(&*host::read(host.path(), bytes)?, host.path(), bytes, planner)?;
     let mut grafted = prepared.elsewhere(out.clone(), planner.request.dry_run);
     let Some(locks) = locks else { return Ok(Pending::nothing(Grafts::of(vec![grafted], Vec::new()))) };
-    let (ready, trial) = prepared.prove(&bytes, planner)?;
+    let (ready, trial) = prepared.prove(bytes, planner)?;
     grafted.add(trial);
-    let (notes, transaction) = write_file(&out, &ready.graft(&bytes)?, Some(&like))?;
+    let (notes, transaction) = write_file(&out, &ready.graft(bytes)?, Some(host.file()))?;
     grafted.notes.extend(notes);
     Ok(Pending::new(Grafts::of(vec![grafted], Vec::new()), transaction, Some(locks)))
 }
@@ -197,6 +195,8 @@ impl Grafted {
 struct Decided {
     grafted: Grafted,
     before_sha256: String,
+    /// The host, if its bytes are kept until it is placed.
+    read: Option<HostFile>,
     record: Option<Record>,
     /// The graft, if the host is to be replaced.
     ready: Option<ReadyGraft>,
@@ -264,7 +264,7 @@ fn decide(prepared: Prepared, bytes: &[u8], planner: &mut Planner<'_>) -> Result
         ready = Some(proven);
     }
     let record = if planner.request.dry_run { None } else { new };
-    Ok(Decided { grafted, before_sha256: before, record, ready })
+    Ok(Decided { grafted, before_sha256: before, read: None, record, ready })
 }
 
 /// SHA-256 of what these donors make of the stock file `bytes`; `None` if that cannot be grafted, or is a graft itself.

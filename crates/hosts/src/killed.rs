@@ -13,6 +13,7 @@ use crate::names::lacking;
 use crate::outcome::Action;
 use crate::pending::Pending;
 use crate::place::Stage;
+use crate::recognise::Target;
 use crate::remedy::Remedy;
 use crate::request::Request;
 use crate::undo::{UndoneAction, undo_observed};
@@ -61,7 +62,9 @@ fn loader_request(folder: &Path) -> Request {
 }
 
 fn graft_loader(folder: &Path, observe: &dyn Fn(Stage)) {
-    graft_observed(&folder.join(LOADER), &loader_request(folder), &Watch::default(), observe).unwrap().commit();
+    graft_observed(Target::open(&folder.join(LOADER)).unwrap(), &loader_request(folder), &Watch::default(), observe)
+        .unwrap()
+        .commit();
 }
 
 fn request(donor: usize) -> Request {
@@ -98,11 +101,15 @@ impl Scenario {
         match self {
             Scenario::Graft => stock(),
             Scenario::Replace | Scenario::Undo => {
-                graft_observed(folder, &request(1), &Watch::default(), &|_| {}).unwrap().commit();
+                graft_observed(Target::open(folder).unwrap(), &request(1), &Watch::default(), &|_| {})
+                    .unwrap()
+                    .commit();
                 stock()
             }
             Scenario::GraftInstalledAnew => {
-                graft_observed(folder, &request(1), &Watch::default(), &|_| {}).unwrap().commit();
+                graft_observed(Target::open(folder).unwrap(), &request(1), &Watch::default(), &|_| {})
+                    .unwrap()
+                    .commit();
                 for host in HOSTS {
                     install(&folder.join(host), &new_stock());
                 }
@@ -115,13 +122,17 @@ impl Scenario {
     fn perform(self, folder: &Path, observe: &dyn Fn(Stage)) {
         match self {
             Scenario::Graft | Scenario::Replace | Scenario::GraftInstalledAnew => {
-                graft_observed(folder, &request(0), &Watch::default(), observe).unwrap().commit();
+                graft_observed(Target::open(folder).unwrap(), &request(0), &Watch::default(), observe)
+                    .unwrap()
+                    .commit();
             }
             Scenario::Undo => {
                 undo_observed(folder, &Watch::default(), observe).unwrap().commit();
             }
             Scenario::GraftBundle => {
-                graft_observed(&folder.join(BUNDLE), &request(0), &Watch::default(), observe).unwrap().commit();
+                graft_observed(Target::open(&folder.join(BUNDLE)).unwrap(), &request(0), &Watch::default(), observe)
+                    .unwrap()
+                    .commit();
             }
             Scenario::UndoBundle => {
                 undo_observed(&folder.join(BUNDLE), &Watch::default(), observe).unwrap().commit();
@@ -203,7 +214,7 @@ fn killed_at_each_stage(scenario: usize, least: usize, lacking: Lacking) {
         let folder = tempfile::tempdir().unwrap();
         let host = folder.path().join("libc.a");
         install(&host, bytes);
-        graft_observed(&host, &request(donor), &Watch::default(), &|_| {}).unwrap().commit();
+        graft_observed(Target::open(&host).unwrap(), &request(donor), &Watch::default(), &|_| {}).unwrap().commit();
         fs::read(host).unwrap()
     };
     let grafts: Vec<Vec<u8>> =
@@ -226,7 +237,9 @@ fn killed_at_each_stage(scenario: usize, least: usize, lacking: Lacking) {
                 assert!(whole, "{context}: {host} is neither stock nor graft");
             }
             if graft_first {
-                let again = graft_observed(folder, &request(0), &Watch::default(), &|_| {}).unwrap().commit();
+                let again = graft_observed(Target::open(folder).unwrap(), &request(0), &Watch::default(), &|_| {})
+                    .unwrap()
+                    .commit();
                 for host in again.hosts {
                     assert!(host.backup.is_some(), "{context}: {:?}", host.notes);
                     assert_eq!(fs::read(&host.path).unwrap(), graft_of(&wanted, 0), "{context}");
@@ -296,7 +309,9 @@ fn killed_while_undoing_without_links() {
 fn killed_while_working_on_a_packed_bundle() {
     let stock = crate::samples::bundle();
     let graft = |folder: &Path| {
-        graft_observed(&folder.join(BUNDLE), &request(0), &Watch::default(), &|_| {}).unwrap().commit();
+        graft_observed(Target::open(&folder.join(BUNDLE)).unwrap(), &request(0), &Watch::default(), &|_| {})
+            .unwrap()
+            .commit();
         fs::read(folder.join(BUNDLE)).unwrap()
     };
     for (scenario, least) in [(4, 5), (5, 4)] {
@@ -376,7 +391,9 @@ fn a_packed_bundle_that_changes_meanwhile_stays_as_it_is_then() {
             fs::write(&bundle, "somebody else's").unwrap();
         }
     };
-    let error = graft_observed(&bundle, &request(0), &Watch::default(), &meddle).map(Pending::commit).unwrap_err();
+    let error = graft_observed(Target::open(&bundle).unwrap(), &request(0), &Watch::default(), &meddle)
+        .map(Pending::commit)
+        .unwrap_err();
     assert!(matches!(&error, crate::Error::ChangedMeanwhile { path } if *path == bundle), "{error}");
     assert_eq!(fs::read(&bundle).unwrap(), b"somebody else's");
     assert_eq!(listing(outer.path()).len(), 1, "{:?}", listing(outer.path()).keys());
@@ -397,8 +414,9 @@ fn what_fails_late_is_taken_back_for_every_host() {
                 fs::write(outer.path().join(HOSTS[1]), bytes).unwrap();
             }
         };
-        let error =
-            graft_observed(outer.path(), &request(0), &Watch::default(), &meddle).map(Pending::commit).unwrap_err();
+        let error = graft_observed(Target::open(outer.path()).unwrap(), &request(0), &Watch::default(), &meddle)
+            .map(Pending::commit)
+            .unwrap_err();
         assert!(matches!(&error, crate::Error::ChangedMeanwhile { path } if path.ends_with(HOSTS[1])), "{error}");
         let after = listing(outer.path());
         assert_eq!(after.keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>(), "{scenario:?}");
@@ -430,7 +448,9 @@ fn until_it_is_settled_it_can_be_taken_back() {
                         undone.roll_back().unwrap();
                     }
                     _ => {
-                        let grafts = graft_observed(folder, &request(0), &Watch::default(), &|_| {}).unwrap();
+                        let grafts =
+                            graft_observed(Target::open(folder).unwrap(), &request(0), &Watch::default(), &|_| {})
+                                .unwrap();
                         assert!(fs::read(folder.join(HOSTS[0])).unwrap() != before[Path::new(HOSTS[0])]);
                         grafts.roll_back().unwrap();
                     }
@@ -459,7 +479,9 @@ fn what_cannot_be_taken_back_is_told() {
             }
         }
     };
-    let error = graft_observed(folder, &request(0), &Watch::default(), &meddle).map(Pending::commit).unwrap_err();
+    let error = graft_observed(Target::open(folder).unwrap(), &request(0), &Watch::default(), &meddle)
+        .map(Pending::commit)
+        .unwrap_err();
     assert_eq!(error.exit_code(), 4);
     let text = error.to_string();
     for part in ["two/libc.a` changed while", "one/libc.a` is the graft now", "two/libc.a` is as it was"] {
@@ -478,8 +500,11 @@ fn grafting_twice_touches_nothing() {
     Scenario::Replace.prepare(outer.path());
     let times = || HOSTS.map(|host| fs::metadata(outer.path().join(host)).unwrap().modified().unwrap());
     let (before, at) = (listing(outer.path()), times());
-    let again =
-        graft_observed(outer.path(), &request(1), &Watch::default(), &|stage| panic!("{stage:?}")).unwrap().commit();
+    let again = graft_observed(Target::open(outer.path()).unwrap(), &request(1), &Watch::default(), &|stage| {
+        panic!("{stage:?}")
+    })
+    .unwrap()
+    .commit();
     assert!(again.hosts.iter().all(|host| host.action == Action::Unchanged && host.notes.is_empty()));
     assert!(listing(outer.path()) == before && times() == at);
     let undone = undo_observed(outer.path(), &Watch::default(), &|_| {}).unwrap().commit();

@@ -10,6 +10,7 @@
 //! | `recognise` | what a target is, told by its content |
 //! | `source`, `walk` | the hosts of a target; the `libc.a`s and the grafts under a folder |
 //! | `host` | one host from its bytes to a graft that is ready to be placed |
+//! | `host_file` | a file that is read once |
 //! | `archive` | a static archive as a host |
 //! | `executable`, `linked_donor` | a linked executable as a host, and the donor that goes into it |
 //! | `planner` | the donors of a request, options filled in |
@@ -54,6 +55,7 @@ mod executable;
 mod foreign_owner;
 mod graft;
 mod host;
+mod host_file;
 mod image;
 #[cfg(test)]
 mod killed;
@@ -64,6 +66,8 @@ mod lock;
 mod merged_test;
 mod names;
 mod needed;
+#[cfg(test)]
+mod once;
 mod out;
 mod outcome;
 mod packed;
@@ -109,7 +113,7 @@ pub use packed::{Format, FoundGraft, PackedError, each_host, unpack_grafts};
 pub use patience::Patience;
 pub use pending::Pending;
 pub use possible_donor::{PossibleDonor, possible_donors, unmatched};
-pub use recognise::is_executable;
+pub use recognise::{Target, is_executable};
 pub use record::Record;
 pub use remedy::{Obstacle, Remedy};
 pub use request::{Candidate, Request};

@@ -6,26 +6,20 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use format::Linked;
-use transplant::Executable;
+use format::Arch;
 
 use crate::error::{Error, IoContext};
-use crate::recognise::read;
 
-/// How it shows that `host` is musl's dynamic loader and in use on this system, as a clause whose subject is the file;
-/// `None` if it is another file, or lies in a folder where nothing uses it.
+/// How it shows that musl's dynamic loader at `host` is in use on this system, as a clause whose subject is the file;
+/// `None` if it lies in a folder where nothing uses it.
 ///
 /// # Errors
 /// The file cannot be read.
-pub(crate) fn loader(host: &Path) -> Result<Option<String>, Error> {
-    let bytes = read(host)?;
-    let Some(loader) = Executable::read(&bytes).ok().filter(|file| file.kind() == Linked::Loader) else {
-        return Ok(None);
-    };
+pub(crate) fn use_of(host: &Path, arch: Arch) -> Result<Option<String>, Error> {
     let own = fs::metadata(host).context(host, "read")?;
-    let system = PathBuf::from(format!("/lib/ld-musl-{}.so.1", loader.arch()));
+    let system = PathBuf::from(format!("/lib/ld-musl-{arch}.so.1"));
     if fs::metadata(&system).is_ok_and(|other| (other.dev(), other.ino()) == (own.dev(), own.ino())) {
-        return Ok(Some(format!("`{}` leads to it", system.display())));
+        return Ok(Some(format!("`{}` is it", system.display())));
     }
     let path = host.canonicalize().context(host, "read")?;
     Ok(user(&path).map(|process| format!("process {process} runs by it")))

@@ -31,7 +31,7 @@
 
 use std::cell::Cell;
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -41,6 +41,7 @@ use crate::attributes::Attributes;
 use crate::digest::sha256;
 use crate::error::{Error, IoContext};
 use crate::host::ReadyGraft;
+use crate::host_file::{HostFile, Identity};
 use crate::lock::FolderLocks;
 use crate::proof::Proven;
 use crate::record::{Record, backup_path, folder_of, is_backup, left_temporaries, record_path, temporary};
@@ -85,6 +86,8 @@ impl Content<'_> {
 pub(crate) struct Change<'a> {
     /// The host; no symbolic link.
     pub(crate) host: &'a Path,
+    /// The file that was planned for, if its bytes were kept.
+    pub(crate) read: Option<&'a HostFile>,
     /// SHA-256 of the host that was planned for.
     pub(crate) expected: &'a str,
     /// How it becomes a graft. `None`: the host stays, only its record is written.
@@ -165,39 +168,20 @@ struct Prepared {
     notes: Notes,
 }
 
-/// Tells whether a name still belongs to the file that was read, unwritten since. Without the time of the last change
-/// of its links (`ctime`): making the backup is such a change.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Identity {
-    device: u64,
-    inode: u64,
-    size: u64,
-    modified: (i64, i64),
-}
-
-impl Identity {
-    pub(crate) fn of(metadata: &fs::Metadata) -> Identity {
-        Identity {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            size: metadata.size(),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-        }
-    }
-}
-
 fn prepare(change: &Change<'_>, transaction: &mut Transaction, observe: Observer<'_>) -> Result<Prepared, Error> {
     let host = change.host;
-    let mut file = File::open(host).context(host, "read")?;
+    let again = HostFile::open(host.to_owned())?;
+    let file = again.file();
     let metadata = file.metadata().context(host, "read")?;
     let identity = Identity::of(&metadata);
-    let mut bytes = Vec::new();
-    if !matches!(change.graft, Some(Content::Bundle { .. })) {
-        file.read_to_end(&mut bytes).context(host, "read")?;
-    }
+    let bytes = match (&change.graft, change.read.and_then(|read| read.bytes_of(&identity))) {
+        (Some(Content::Bundle { .. }), _) => &[],
+        (_, Some(bytes)) => bytes,
+        (_, None) => again.bytes()?,
+    };
     // A graft that is made again compares the host's bytes itself.
     let proven = match &change.graft {
-        Some(Content::Host(ready)) => Some(ready.graft(&bytes)?),
+        Some(Content::Host(ready)) => Some(ready.graft(bytes)?),
         Some(Content::Bundle { .. }) | None => None,
     };
     // The record is of this very graft, or the graft is not placed.
@@ -207,7 +191,7 @@ fn prepare(change: &Change<'_>, transaction: &mut Transaction, observe: Observer
             *planned_for == identity && is_on_record(sha256)
         }
         (_, Some(proven)) => is_on_record(proven.sha256()),
-        (_, None) => sha256(&bytes) == change.expected,
+        (_, None) => sha256(bytes) == change.expected,
     };
     if !same {
         return Err(Error::ChangedMeanwhile { path: host.to_owned() });
@@ -219,18 +203,18 @@ fn prepare(change: &Change<'_>, transaction: &mut Transaction, observe: Observer
         if metadata.nlink() > 1 && metadata.nlink() > own_links(host, &metadata) {
             notes.on_host.push("had other hard links; they keep the stock file, only this name is grafted".to_owned());
         }
-        backup = back_up(host, &file, change.expected, old.as_ref(), &mut notes, transaction, observe)?;
+        backup = back_up(host, file, change.expected, old.as_ref(), &mut notes, transaction, observe)?;
     }
     if let Some(record) = change.record {
         let mut record = record.clone();
         record.stock = match &backup {
-            Backup::Lacking => Some(Attributes::of(&file).context(host, "read")?),
+            Backup::Lacking => Some(Attributes::of(file).context(host, "read")?),
             // A backup that was made earlier.
             Backup::There => old.filter(|old| old.stock_sha256 == record.stock_sha256).and_then(|old| old.stock),
             Backup::HostItself => None,
         };
         let path = record_path(host);
-        let new = record.written(host, &file)?;
+        let new = record.written(host, file)?;
         observe(Stage::RecordWritten);
         transaction.swap(host, new, &path)?;
         observe(Stage::RecordPlaced);
@@ -238,7 +222,7 @@ fn prepare(change: &Change<'_>, transaction: &mut Transaction, observe: Observer
     let graft = match (&change.graft, proven) {
         (Some(Content::Bundle { file, .. }), _) => file.take(),
         (_, Some(graft)) => {
-            let (new, lost) = written(host, graft.bytes(), &file)?;
+            let (new, lost) = written(host, graft.bytes(), file)?;
             notes.on_host.extend(lost.iter().map(ToString::to_string));
             observe(Stage::GraftWritten);
             Some(new)

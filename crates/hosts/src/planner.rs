@@ -40,22 +40,10 @@ pub(crate) fn tuned(
 }
 
 impl<'a> Planner<'a> {
-    /// Options of an allocator that the user named have to fit before anything is read: what is wrong with them is
-    /// independent of the host.
+    /// Checks the request, and reads the stock archives that it names.
     pub(crate) fn new(request: &'a Request, watch: &'a Watch<'a>) -> Result<Self, Error> {
-        let stock = Stock::read(&request.stock)?;
-        let planner = Planner { request, watch, stock, tuned: BTreeMap::new() };
-        match request.candidates.as_slice() {
-            [] if request.strings == Some(false) => return Err(Error::NothingToGraft),
-            [one] => {
-                // Options and their ranges are the same for every architecture.
-                if let Some(object) = one.donor.arches().next().and_then(|arch| one.donor.object(arch)) {
-                    tuned(one.donor, object, &one.settings, VERSION)?;
-                }
-            }
-            _ => {}
-        }
-        Ok(planner)
+        request.check()?;
+        Ok(Planner { request, watch, stock: Stock::read(&request.stock)?, tuned: BTreeMap::new() })
     }
 
     /// Locks the folders of `files`; nothing for a dry run, which changes nothing.

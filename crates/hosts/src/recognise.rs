@@ -6,18 +6,19 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, IoContext};
+use crate::host_file::HostFile;
 use crate::image;
 use crate::packed::{Format, holds_tar};
 use crate::record::{host_of_sidecar, is_backup, record_path};
 use crate::undo;
 
-/// A target that can be worked on.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Target {
+/// A target that was recognised.
+#[derive(Debug)]
+pub(crate) enum Kind {
     /// A static archive: the real file where the target is a symbolic link.
-    Archive(PathBuf),
+    Archive(HostFile),
     /// An ELF executable: the real file where the target is a symbolic link.
-    Executable(PathBuf),
+    Executable(HostFile),
     /// A folder.
     Folder(PathBuf),
     /// A container image: an OCI layout, as a folder or a tar.
@@ -26,14 +27,36 @@ pub(crate) enum Target {
     Packed(PathBuf, Format),
 }
 
-impl Target {
+impl Kind {
     pub(crate) fn path(&self) -> &Path {
         match self {
-            Target::Archive(path)
-            | Target::Executable(path)
-            | Target::Folder(path)
-            | Target::Image(path)
-            | Target::Packed(path, _) => path,
+            Kind::Archive(file) | Kind::Executable(file) => file.path(),
+            Kind::Folder(path) | Kind::Image(path) | Kind::Packed(path, _) => path,
+        }
+    }
+}
+
+/// A target that was recognised by its content, and can be worked on.
+#[derive(Debug)]
+pub struct Target(pub(crate) Kind);
+
+impl Target {
+    /// Opens and recognises what `path` names.
+    ///
+    /// # Errors
+    /// It cannot be read, or is nothing that is known.
+    pub fn open(path: &Path) -> Result<Target, Error> {
+        recognise(path).map(Target)
+    }
+
+    /// The bytes of an executable; `None` if it is something else.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub fn executable(&self) -> Result<Option<&[u8]>, Error> {
+        match &self.0 {
+            Kind::Executable(file) => file.bytes().map(Some),
+            Kind::Archive(_) | Kind::Folder(_) | Kind::Image(_) | Kind::Packed(..) => Ok(None),
         }
     }
 }
@@ -43,16 +66,16 @@ impl Target {
 /// # Errors
 /// A target that cannot be read, or that is nothing that is known.
 pub fn is_executable(target: &Path) -> Result<bool, Error> {
-    Ok(matches!(recognise(target)?, Target::Executable(_)))
+    Ok(matches!(recognise(target)?, Kind::Executable(_)))
 }
 
 /// Recognises `path` by the file's first bytes.
-pub(crate) fn recognise(path: &Path) -> Result<Target, Error> {
+pub(crate) fn recognise(path: &Path) -> Result<Kind, Error> {
     let metadata = fs::metadata(path).context(path, "read")?;
     let kind = metadata.file_type();
     if kind.is_dir() {
         let path = path.to_owned();
-        return Ok(if image::is_image(&path)? { Target::Image(path) } else { Target::Folder(path) });
+        return Ok(if image::is_image(&path)? { Kind::Image(path) } else { Kind::Folder(path) });
     }
     if !kind.is_file() {
         return Err(Error::Unrecognised { path: path.to_owned(), found: kind_of(kind).to_owned() });
@@ -64,15 +87,18 @@ pub(crate) fn recognise(path: &Path) -> Result<Target, Error> {
     {
         return Err(Error::IsBackup { path: real, host });
     }
-    match signature(&real)? {
-        Signature::Archive => Ok(Target::Archive(real)),
+    let file = HostFile::open(real)?;
+    let signature = file.signature();
+    let real = file.path().to_owned();
+    match signature {
+        Signature::Archive => Ok(Kind::Archive(file)),
         Signature::Packed(Format::TarGz) if !holds_tar(&mut File::open(&real).context(&real, "read")?) => {
             Err(Error::Unrecognised { path: real, found: "a gzip file that holds no tar, or is damaged".to_owned() })
         }
-        Signature::Packed(format) => Ok(Target::Packed(real, format)),
-        Signature::Executable => Ok(Target::Executable(real)),
+        Signature::Packed(format) => Ok(Kind::Packed(real, format)),
+        Signature::Executable => Ok(Kind::Executable(file)),
         Signature::Unsupported { kind, reason, help } => Err(Error::Unsupported { path: real, kind, reason, help }),
-        Signature::Unknown(_) if image::is_image(&real)? => Ok(Target::Image(real)),
+        Signature::Unknown(_) if image::is_image(&real)? => Ok(Kind::Image(real)),
         Signature::Unknown(found) => Err(Error::Unrecognised { path: real, found: found.to_owned() }),
     }
 }

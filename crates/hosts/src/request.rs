@@ -5,7 +5,10 @@ use std::path::PathBuf;
 
 use donors::Donor;
 
+use crate::VERSION;
+use crate::error::Error;
 use crate::patience::Patience;
+use crate::planner::tuned;
 
 /// An allocator that may be grafted, and the options of it to bake in.
 #[derive(Debug, Clone)]
@@ -65,5 +68,22 @@ impl Request {
     /// A request for this donor.
     pub fn of(donor: &'static Donor) -> Request {
         Request { candidates: vec![Candidate::new(donor)], ..Request::default() }
+    }
+
+    /// Checks what is independent of the host, so that it can be reported before anything is read: that there is
+    /// something to graft, and that an allocator which the user named has such options.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn check(&self) -> Result<(), Error> {
+        match self.candidates.as_slice() {
+            [] if self.strings == Some(false) => Err(Error::NothingToGraft),
+            [one] => {
+                // Options and their ranges are the same for every architecture.
+                let object = one.donor.arches().next().and_then(|arch| one.donor.object(arch));
+                object.map_or(Ok(()), |object| tuned(one.donor, object, &one.settings, VERSION).map(drop))
+            }
+            _ => Ok(()),
+        }
     }
 }

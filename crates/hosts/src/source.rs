@@ -4,26 +4,27 @@ use std::path::{Path, PathBuf};
 
 use crate::error::Error;
 use crate::host::{self, Prepared};
+use crate::host_file::HostFile;
 use crate::outcome::Skipped;
 use crate::planner::Planner;
-use crate::recognise::{read, signature};
+use crate::recognise::signature;
 use crate::walk::walk;
 
 /// Files to graft.
-pub(crate) struct Hosts {
-    /// The folder that they were found in; `None`: the user named the file.
-    folder: Option<PathBuf>,
-    /// Possible hosts, sorted by path.
-    pub(crate) files: Vec<PathBuf>,
-    skipped: Vec<Skipped>,
+pub(crate) enum Hosts {
+    /// A file that the user named.
+    File(Box<HostFile>),
+    /// Files in a folder.
+    Folder {
+        /// The folder.
+        folder: PathBuf,
+        /// Possible hosts, sorted by path.
+        files: Vec<PathBuf>,
+        skipped: Vec<Skipped>,
+    },
 }
 
 impl Hosts {
-    /// A file that the user named.
-    pub(crate) fn file(path: PathBuf) -> Hosts {
-        Hosts { folder: None, files: vec![path], skipped: Vec::new() }
-    }
-
     /// Every `libc.a` under a folder, which may lie in the root folder of an image.
     pub(crate) fn folder(folder: &Path, root: Option<&Path>) -> Result<Hosts, Error> {
         let found = walk(folder, root)?;
@@ -35,33 +36,58 @@ impl Hosts {
                 Some(found) => skipped.push(Skipped { path, reason: found.to_owned() }),
             }
         }
-        Ok(Hosts { folder: Some(folder.to_owned()), files, skipped })
+        Ok(Hosts::Folder { folder: folder.to_owned(), files, skipped })
     }
 
-    /// Prepares the graft of each host, one after the other, and hands it to `take` with the host's bytes. Returns what
-    /// `take` makes of them, and what was left alone.
+    /// The paths of the possible hosts.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
+        let (one, several) = match self {
+            Hosts::File(file) => (Some(file.path()), &[][..]),
+            Hosts::Folder { files, .. } => (None, files.as_slice()),
+        };
+        one.into_iter().chain(several.iter().map(PathBuf::as_path))
+    }
+
+    /// Prepares the graft of each host, one after the other, and hands it to `take` with the host. Returns what `take`
+    /// makes of them, and what was left alone. A file that was opened before this is the one that has its name now.
     ///
     /// # Errors
     /// One of them cannot be grafted, or none in the folder can.
     pub(crate) fn each<'p, T>(
         self,
         planner: &mut Planner<'p>,
-        mut take: impl FnMut(Prepared, &[u8], &mut Planner<'p>) -> Result<T, Error>,
+        mut take: impl FnMut(Prepared, HostFile, &mut Planner<'p>) -> Result<T, Error>,
     ) -> Result<(Vec<T>, Vec<Skipped>), Error> {
-        let (mut taken, mut skipped) = (Vec::new(), self.skipped);
-        for path in self.files {
-            let bytes = read(&path)?;
-            let host = host::read(&path, &bytes)?;
-            match self.folder.as_ref().and_then(|_| host.skip_reason()) {
-                Some(reason) => skipped.push(Skipped { path: path.clone(), reason: reason.to_owned() }),
-                None => taken.push(take(host::prepare(&*host, &path, &bytes, planner)?, &bytes, planner)?),
+        let (folder, files, mut skipped) = match self {
+            Hosts::File(file) => {
+                let file = file.current()?;
+                let prepared = prepared(&file, planner)?;
+                return Ok((vec![take(prepared, file, planner)?], Vec::new()));
+            }
+            Hosts::Folder { folder, files, skipped } => (folder, files, skipped),
+        };
+        let mut taken = Vec::new();
+        for path in files {
+            let file = HostFile::open(path)?;
+            let reason = host::read(file.path(), file.bytes()?)?.skip_reason();
+            match reason {
+                Some(reason) => {
+                    skipped.push(Skipped { path: file.path().to_owned(), reason: reason.to_owned() });
+                }
+                None => taken.push(take(prepared(&file, planner)?, file, planner)?),
             }
         }
         skipped.sort_by(|one, other| one.path.cmp(&other.path));
-        match self.folder {
-            Some(folder) if taken.is_empty() && skipped.is_empty() => Err(Error::NoHost { folder }),
-            Some(folder) if taken.is_empty() => Err(Error::NothingGraftable { folder, skipped }),
-            _ => Ok((taken, skipped)),
+        match taken.is_empty() {
+            true if skipped.is_empty() => Err(Error::NoHost { folder }),
+            true => Err(Error::NothingGraftable { folder, skipped }),
+            false => Ok((taken, skipped)),
         }
     }
+}
+
+/// Prepares the graft of a file.
+fn prepared(file: &HostFile, planner: &mut Planner<'_>) -> Result<Prepared, Error> {
+    let (path, bytes) = (file.path(), file.bytes()?);
+    host::prepare(&*host::read(path, bytes)?, path, bytes, planner)
 }

@@ -35,11 +35,11 @@ pub(crate) fn write_folder(
     let out = out::folder(out, &root)?;
     let dry_run = planner.request.dry_run;
     let mut grafts = BTreeMap::new();
-    let (grafted, mut skipped) = hosts.each(planner, |prepared, bytes, planner| {
+    let (grafted, mut skipped) = hosts.each(planner, |prepared, file, planner| {
         let inside = prepared.path.strip_prefix(folder).unwrap_or(&prepared.path).to_owned();
         let mut grafted = prepared.elsewhere(out.join(&inside), dry_run);
         if !dry_run {
-            let (ready, trial) = prepared.prove(bytes, planner)?;
+            let (ready, trial) = prepared.prove(file.bytes()?, planner)?;
             ready.drop_bytes();
             grafted.add(trial);
             grafts.insert(inside, ready);

@@ -16,7 +16,7 @@ use crate::needed;
 use crate::packed;
 use crate::pending::Pending;
 use crate::place::{Observer, remove_leftovers, remove_sidecars, restore};
-use crate::recognise::{Signature, Target, read, real_file, recognise, signature};
+use crate::recognise::{Kind, Signature, read, real_file, recognise, signature};
 use crate::record::{Record, backup_path, host_of_sidecar, is_backup, record_path};
 use crate::sidecar;
 use crate::transaction::{Purpose, Transaction};
@@ -222,16 +222,16 @@ pub(crate) fn record_of(host: &Path, sha256: &str) -> Option<Record> {
 /// The archives to verify in `target`: itself, if it is an archive; in a folder, every `libc.a` that carries a graft.
 pub fn grafts_in(target: &Path) -> Result<Vec<PathBuf>, Error> {
     let folder = match recognise(target)? {
-        Target::Archive(host) | Target::Executable(host) => return Ok(vec![host]),
-        Target::Packed(path, _) => {
+        Kind::Archive(host) | Kind::Executable(host) => return Ok(vec![host.path().to_owned()]),
+        Kind::Packed(path, _) => {
             return Err(Error::Unrecognised { path, found: "a packed bundle".to_owned() });
         }
-        Target::Image(path) => {
+        Kind::Image(path) => {
             let (kind, reason) = ("a container image", "its files are verified before the image is written");
             let help = "unpack it to verify a file of it again";
             return Err(Error::Unsupported { path, kind, reason, help });
         }
-        Target::Folder(folder) => folder,
+        Kind::Folder(folder) => folder,
     };
     let found = walk(&folder, None)?;
     let mut grafts = Vec::new();

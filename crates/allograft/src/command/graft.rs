@@ -116,8 +116,6 @@ impl Graft {
     pub(crate) fn run(self, output: &Output) -> Result<ExitCode, Failure> {
         let _cleanup = Cleanup::on_signals()?;
         let target = located(&self.target, self.root.as_deref())?;
-        // The report is read before anything is changed.
-        let report = executable::report(&target);
         let request = Request {
             candidates: self.choice.candidates()?,
             strings: self.choice.strings(),
@@ -132,11 +130,14 @@ impl Graft {
             patience: Patience(Duration::from_secs(self.patience)),
             needed: self.needed,
         };
+        request.check()?;
+        let target = hosts::Target::open(&target)?;
+        let report = target.executable()?.and_then(|bytes| inspector::inspect(bytes).ok());
         let bar = Bar::new(output);
         let advance = |progress| bar.advance(progress);
         let locking = |locking: Locking<'_>| output.locking(locking);
         let watch = Watch { progress: Some(&advance), locking: Some(&locking) };
-        let grafts = hosts::graft_under(&target, &request, &watch);
+        let grafts = hosts::graft_under(target, &request, &watch);
         bar.finish();
         let grafts = grafts.map_err(|error| executable::explained(error, report.as_ref()))?;
         let keeps = report.as_ref().and_then(executable::keeps_for_its_language);

@@ -10,7 +10,7 @@ use super::{Format, PackedError, See, Source, Wants};
 use crate::archive::ArchiveHost;
 use crate::error::{Error, IoContext};
 use crate::host::Host;
-use crate::recognise::{Signature, Target, recognise, signature_of};
+use crate::recognise::{Kind, Signature, recognise, signature_of};
 use crate::undo;
 use crate::watch::Watch;
 
@@ -40,7 +40,7 @@ pub struct FoundGraft {
 /// # Errors
 /// A bundle that cannot be read, is damaged or out of all proportion, or holds no `libc.a`.
 pub fn each_host(target: &Path, see: &mut dyn FnMut(PathBuf, &[u8])) -> Result<bool, Error> {
-    let Target::Packed(bundle, format) = recognise(target)? else { return Ok(false) };
+    let Kind::Packed(bundle, format) = recognise(target)? else { return Ok(false) };
     let mut seen = 0;
     scan(&bundle, format, &libcs, &mut |name, bytes| {
         seen += 1;
@@ -57,7 +57,7 @@ pub fn each_host(target: &Path, see: &mut dyn FnMut(PathBuf, &[u8])) -> Result<b
 /// # Errors
 /// As [`each_host`]; and grafts that are larger than those of any SDK.
 pub fn unpack_grafts(target: &Path, into: &Path) -> Result<Option<Vec<FoundGraft>>, Error> {
-    let Target::Packed(bundle, format) = recognise(target)? else { return Ok(None) };
+    let Kind::Packed(bundle, format) = recognise(target)? else { return Ok(None) };
     let Some(grafts) = unpack(&bundle, format, &into.join("graft"), is_graft)? else {
         return Err(Error::NoHost { folder: bundle });
     };

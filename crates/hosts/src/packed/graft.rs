@@ -13,9 +13,10 @@ use crate::bundle;
 use crate::digest;
 use crate::error::{Error, IoContext};
 use crate::host::{self, Carried, ReadyGraft, record};
+use crate::host_file::Identity;
 use crate::outcome::{Action, Bundle, Grafted, Grafts, Skipped};
 use crate::pending::Pending;
-use crate::place::{Change, Content, Identity, Observer, place, remove_leftovers};
+use crate::place::{Change, Content, Observer, place, remove_leftovers};
 use crate::planner::Planner;
 use crate::recognise::signature_of;
 use crate::record::{Record, backup_path, folder_of, record_path};
@@ -254,6 +255,7 @@ fn write(
         }
         let change = Change {
             host,
+            read: None,
             expected: host_sha256,
             graft: Some(Content::bundle(graft, &copied.written, identity)),
             backup,

@@ -11,14 +11,6 @@ use crate::command::inspect::overview::named;
 use crate::failure::Failure;
 use crate::output::{Output, Page};
 
-/// Returns the inspector's report on the file at `path`, if it is a program that can be read.
-pub(super) fn report(path: &Path) -> Option<Report> {
-    if !hosts::is_executable(path).unwrap_or(false) {
-        return None;
-    }
-    std::fs::read(path).ok().and_then(|bytes| inspector::inspect(&bytes).ok())
-}
-
 /// The allocator that a graft leaves alone, as a clause whose subject is the program.
 pub(super) fn keeps_for_its_language(report: &Report) -> Option<String> {
     let language = report.language_allocator.as_ref()?;
