@@ -231,35 +231,51 @@ UNUSED static void expect_silence(const char *what, void (*run)(void)) {
 	close(ends[0]), close(ends[1]);
 }
 
-// Returns how much of this process's own writable memory is resident, in bytes; 0 if /proc is missing. It asks about
-// each mapping instead of reading /proc/self/statm, which under an emulator counts the emulator.
-UNUSED static size_t resident_bytes(void) {
+// A line of /proc/self/maps.
+struct mapping {
+	unsigned long from, to, inode;
+	char access[5];
+	const char *line;
+};
+
+// Adds up what `count` makes of each mapping of this process; 0 if /proc is missing.
+UNUSED static size_t over_mappings(size_t (*count)(const struct mapping *)) {
 	static char text[1 << 16];
-	static unsigned char pages[1 << 14];
-	// An emulator with larger pages reports residency in the underlying system's pages of 4 KiB.
-	size_t page = is_emulated() ? 4096 : (size_t)sysconf(_SC_PAGESIZE), resident = 0, kept = 0;
+	size_t sum = 0, kept = 0;
 	int file = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
 	if (file < 0) return 0;
 	for (ssize_t got; (got = read(file, text + kept, sizeof text - 1 - kept)) > 0;) {
 		text[kept += (size_t)got] = 0;
 		char *line = text;
 		for (char *end; (end = strchr(line, '\n')); line = end + 1) {
-			unsigned long from, to;
-			char access[5];
-			if (sscanf(line, "%lx-%lx %4s", &from, &to, access) != 3 || access[1] != 'w') continue;
-			// A step is at most the rest of the mapping: a 32-bit process's stack ends less than a step below the greatest
-			// address.
-			for (size_t step = sizeof pages * page, length; from < to; from += length) {
-				length = to - from < step ? to - from : step;
-				if (mincore((void *)from, length, pages)) continue;
-				for (size_t i = 0; i < length / page; i++) resident += (pages[i] & 1) * page;
-			}
+			struct mapping one = {.line = line};
+			*end = 0;
+			if (sscanf(line, "%lx-%lx %4s %*s %*s %lu", &one.from, &one.to, one.access, &one.inode) == 4) sum += count(&one);
 		}
 		memmove(text, line, kept -= (size_t)(line - text));
 	}
 	close(file);
+	return sum;
+}
+
+UNUSED static size_t resident_in(const struct mapping *mapping) {
+	static unsigned char pages[1 << 14];
+	// An emulator with larger pages reports residency in the underlying system's pages of 4 KiB.
+	size_t page = is_emulated() ? 4096 : (size_t)sysconf(_SC_PAGESIZE), resident = 0;
+	if (mapping->access[1] != 'w') return 0;
+	// A step is at most the rest of the mapping: a 32-bit process's stack ends less than a step below the greatest
+	// address.
+	for (size_t from = mapping->from, step = sizeof pages * page, length; from < mapping->to; from += length) {
+		length = mapping->to - from < step ? mapping->to - from : step;
+		if (mincore((void *)from, length, pages)) continue;
+		for (size_t i = 0; i < length / page; i++) resident += (pages[i] & 1) * page;
+	}
 	return resident;
 }
+
+// Returns how much of this process's own writable memory is resident, in bytes; 0 if /proc is missing. It asks about
+// each mapping instead of reading /proc/self/statm, which under an emulator counts the emulator.
+UNUSED static size_t resident_bytes(void) { return over_mappings(resident_in); }
 
 // Whether memory grew by more than `allowed`, from `base` bytes to `now`. While it returns 1, the caller does as
 // much work again and calls it again. A leak grows with every batch; a cache is full at some time, however empty it

@@ -12,28 +12,13 @@
 enum { MIB = 1 << 20, START = 16 * MIB, REST = 64 * MIB, HELD = 96 * MIB, LIMIT = 300 * MIB, LOCKED = 32 * MIB };
 enum { THREADS = 8, STACK = 256 << 10 };
 
-// Returns the bytes that are mapped of no file, but for the main thread's stack and the kernel's own pages; 0 if /proc is
-// missing.
-static size_t mapped_bytes(void) {
-	static char text[1 << 16];
-	size_t mapped = 0, kept = 0;
-	int file = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-	if (file < 0) return 0;
-	for (ssize_t got; (got = read(file, text + kept, sizeof text - 1 - kept)) > 0;) {
-		text[kept += (size_t)got] = 0;
-		char *line = text;
-		for (char *end; (end = strchr(line, '\n')); line = end + 1) {
-			unsigned long from, to, inode;
-			*end = 0;
-			if (sscanf(line, "%lx-%lx %*s %*s %*s %lu", &from, &to, &inode) != 3 || inode) continue;
-			if (strstr(line, "[stack") || strstr(line, "[v")) continue;
-			mapped += to - from;
-		}
-		memmove(text, line, kept -= (size_t)(line - text));
-	}
-	close(file);
-	return mapped;
+// What is mapped of no file, but for the main thread's stack and the kernel's own pages.
+static size_t size_of_own(const struct mapping *mapping) {
+	int is_kernels = strstr(mapping->line, "[stack") || strstr(mapping->line, "[v");
+	return mapping->inode || is_kernels ? 0 : mapping->to - mapping->from;
 }
+
+static size_t mapped_bytes(void) { return over_mappings(size_of_own); }
 
 static size_t at_start;
 

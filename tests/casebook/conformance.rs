@@ -29,6 +29,9 @@ const LONG: [(&str, &str, &str); 2] =
 /// The donors that map much address space at their start, as their pages say.
 const RESERVE: [&str; 6] = ["hardened", "hardened-light", "mimalloc-secure", "mimalloc3", "scudo", "snmalloc-checks"];
 
+/// The programs that ask for much address space, or limit it.
+const SPACIOUS: [&str; 6] = ["footprint", "limits", "large", "threads", "map_limit", "no_memory"];
+
 /// The greatest depth in bytes that calls of a default donor may reach on this architecture: a thread may have a stack
 /// of `PTHREAD_STACK_MIN`, 2 KiB. Others are measured.
 const STACK: (Arch, &str) = (Arch::X86_64, "1536");
@@ -51,6 +54,7 @@ pub(crate) fn trials(bench: &Arc<Bench>) -> (Vec<Trial>, Vec<Cell>) {
                 (plain, Cell::new(program, donor.name, plain, Length::Longer { variable, value }))
             }));
             due.extend(large_pages(program, donor));
+            due.extend(few_addresses(program, donor));
             due.extend(many_threads_emulated(program, donor));
             for (way, cell) in due {
                 cells.push(cell.clone());
@@ -96,6 +100,22 @@ fn large_pages(program: &'static Program, donor: &donors::Donor) -> Vec<(Way, Ce
     }
     let cell = |kib| (way, Cell::new(program, donor.name, way, Length::Percent(EMULATED)).with_pages(kib));
     [16, 64].map(cell).into()
+}
+
+/// Returns cells with the least address space that kernels give to programs: 38 bits on riscv64 with Sv39
+/// (Documentation/arch/riscv/vm-layout.rst), 39 bits on aarch64 (Documentation/arch/arm64/memory.rst). An emulator
+/// imitates them.
+fn few_addresses(program: &'static Program, donor: &donors::Donor) -> Vec<(Way, Cell)> {
+    let ways = [(Host::Zig(Arch::Riscv64), 38), (Host::Debian(Arch::Aarch64), 39)];
+    let is_due = |host: Host| {
+        let exists = Donors::both(donor.name).exist_for(host.arch()) && !fixtures::runs_here(host.arch());
+        exists && SPACIOUS.contains(&program.name)
+    };
+    let cell = |(host, bits): (Host, u32)| {
+        let way = Way { host, linker: Linker::Lld, mode: Mode::Static };
+        (way, Cell::new(program, donor.name, way, Length::Percent(EMULATED)).with_address_bits(bits))
+    };
+    ways.into_iter().filter(|(host, _)| is_due(*host)).map(cell).collect()
 }
 
 /// Returns a cell with tens of thousands of threads on riscv64. rpmalloc has no instruction there for the number of a

@@ -53,9 +53,10 @@ pub struct Cell {
     pub way: String,
     /// The amount of the program's work.
     pub length: Length,
-    /// The page size of the emulated system, if it differs from this machine's.
+    /// The variable that makes the emulated system another one, with its value. QEMU reads it in place of an option,
+    /// which a program would have to pass on to the programs that it starts.
     #[serde(skip)]
-    pub page_kib: Option<u32>,
+    emulator: Option<(&'static str, u64)>,
 }
 
 /// The result of a run.
@@ -76,12 +77,21 @@ impl Cell {
     /// Makes the cell of a program with a donor, linked one way.
     pub fn new(program: &'static conformance::Program, donor: &'static str, way: Way, length: Length) -> Cell {
         let arch = way.host.arch().name();
-        Cell { program: program.name, about: program.about, donor, arch, way: way.name(), length, page_kib: None }
+        Cell { program: program.name, about: program.about, donor, arch, way: way.name(), length, emulator: None }
     }
 
     /// Returns the same cell for a system with pages of `kib` KiB.
     pub fn with_pages(self, kib: u32) -> Cell {
-        Cell { way: format!("{}/{kib}k-pages", self.way), page_kib: Some(kib), ..self }
+        Cell {
+            way: format!("{}/{kib}k-pages", self.way),
+            emulator: Some(("QEMU_PAGESIZE", u64::from(kib) << 10)),
+            ..self
+        }
+    }
+
+    /// Returns the same cell for a system whose programs have addresses of so many bits.
+    pub fn with_address_bits(self, bits: u32) -> Cell {
+        Cell { way: format!("{}/{bits}-bits", self.way), emulator: Some(("QEMU_RESERVED_VA", 1 << bits)), ..self }
     }
 
     /// Returns the name of its test.
@@ -96,10 +106,8 @@ impl Cell {
             Length::Longer { variable, value } => (100, Some((variable.to_owned(), value.to_owned()))),
         };
         let scale = ("ALLOGRAFT_SCALE".to_owned(), percent.to_string());
-        // QEMU reads this variable in place of its option -p, which a program would have to pass on to the programs
-        // that it starts.
-        let pages = self.page_kib.map(|kib| ("QEMU_PAGESIZE".to_owned(), (kib * 1024).to_string()));
-        std::iter::once(scale).chain(longer).chain(pages).collect()
+        let emulator = self.emulator.map(|(variable, value)| (variable.to_owned(), value.to_string()));
+        std::iter::once(scale).chain(longer).chain(emulator).collect()
     }
 }
 

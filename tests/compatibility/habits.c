@@ -507,6 +507,24 @@ static void changed_user(void) {
 	go_on(20 * MIB);
 }
 
+// What a kernel with vm.overcommit_memory 2 counts against its limit: all that is private and writable, whether it was
+// touched or not, also what was mapped with MAP_NORESERVE (mm/mmap.c; proc(5), /proc/PID/smaps, VmFlags).
+static void accounted(void) {
+	free(malloc(100));
+	say("a thread", works_in_thread(256 << 10));
+	FILE *areas = fopen("/proc/self/smaps", "r");
+	char line[512], *flags;
+	size_t size = 0, all = 0;
+	while (areas && fgets(line, sizeof line, areas)) {
+		sscanf(line, "Size: %zu kB", &size);
+		flags = strstr(line, "VmFlags:");
+		if (flags && strstr(flags, " wr ") && !strstr(flags, " sh ")) all += size;
+	}
+	say("accounts were read", areas && fclose(areas) == 0 && all > 0);
+	// A thread's stack of glibc is 8 MiB.
+	say("less than 64 MiB count", all < 64 << 10);
+}
+
 // The size of the core file's contents: what is mapped and writable, of which the kernel writes what was touched.
 static void dumped(void) {
 	free(malloc(100));
@@ -514,54 +532,7 @@ static void dumped(void) {
 }
 
 #ifdef DYNAMIC
-static void load(int flags) {
-	const char *path = getenv("HABITS_LIBRARY");
-	void *library = path ? dlopen(path, flags) : 0;
-	if (!library) {
-		printf("no library: %s\n", dlerror());
-		return;
-	}
-	char *(*make)(void) = (char *(*)(void))dlsym(library, "make");
-	void (*take)(char *) = (void (*)(char *))dlsym(library, "take");
-	char *made = make();
-	say("made", made && strcmp(made, "made") == 0);
-	free(made);
-	take(strdup("given"));
-	say("closed", dlclose(library) == 0);
-	say("work", work());
-}
-
-static void load_lazily(void) { load(RTLD_LAZY); }
-static void load_now(void) { load(RTLD_NOW | RTLD_LOCAL); }
-static void load_globally(void) { load(RTLD_NOW | RTLD_GLOBAL); }
-static void load_for_good(void) { load(RTLD_NOW | RTLD_NODELETE); }
-static void load_in_thread_body(void) { load(RTLD_NOW); }
-static void *load_here(void *unused) {
-	load_in_thread_body();
-	return unused;
-}
-static void load_in_thread(void) {
-	pthread_t thread;
-	pthread_create(&thread, 0, load_here, 0);
-	pthread_join(thread, 0);
-}
-static void thread_storage(void) {
-	void *library = dlopen(getenv("HABITS_LIBRARY"), RTLD_NOW);
-	int (*count)(void) = library ? (int (*)(void))dlsym(library, "count") : 0;
-	printf("%d\n", count ? count() + count() : -1);
-	say("a thread", works_in_thread(256 << 10));
-}
-#ifdef RTLD_DEEPBIND
-static void load_deeply(void) { load(RTLD_NOW | RTLD_DEEPBIND); }
-#endif
-#ifdef LM_ID_NEWLM
-static void load_apart(void) {
-	void *library = dlmopen(LM_ID_NEWLM, getenv("HABITS_LIBRARY"), RTLD_NOW);
-	int (*alone)(void) = library ? (int (*)(void))dlsym(library, "alone") : 0;
-	printf("%d\n", alone ? alone() : -1);
-	say("work", work());
-}
-#endif
+#include "loading.h"
 #endif
 
 static const struct habit {
@@ -606,6 +577,7 @@ static const struct habit {
 	{"many-threads", many_threads},
 	{"changed-user", changed_user},
 	{"dumped", dumped},
+	{"accounted", accounted},
 #ifdef DYNAMIC
 	{"dlopen-lazy", load_lazily},
 	{"dlopen-now", load_now},

@@ -32,6 +32,7 @@
 #endif
 #include "parameters.h"
 #include "system.h"
+#include "vdso.h"
 
 /* Found by its symbol. Hidden, so that no access goes through a table that is not relocated yet. */
 #define ENTRY __attribute__((used, visibility("hidden")))
@@ -134,11 +135,6 @@ HIDDEN int madvise(void *address, size_t length, int advice)
 	return (int)answered(kernel(SYS_madvise, (long)address, (long)length, advice, 0, 0, 0));
 }
 
-HIDDEN int clock_gettime(clockid_t clock, struct timespec *time)
-{
-	return (int)answered(kernel(SYS_clock_gettime, clock, (long)time, 0, 0, 0, 0));
-}
-
 #if !defined(SYS_open)
 /* mimalloc calls libc for these on architectures whose kernels have only newer forms. */
 
@@ -169,6 +165,23 @@ HIDDEN int access(const char *path, int mode)
 static char streams[2];
 HIDDEN FILE *const stdout = (FILE *)&streams[0];
 HIDDEN FILE *const stderr = (FILE *)&streams[1];
+
+/* The kernel's function, once it was looked for; NULL: it has none. */
+static _Atomic(vdso_clock_function *) vdso_clock;
+static atomic_bool vdso_known;
+
+HIDDEN int clock_gettime(clockid_t clock, struct timespec *time)
+{
+	/* Before the stack was read there is no vector, and nothing is known. */
+	if (!atomic_load_explicit(&vdso_known, memory_order_acquire) && vector) {
+		atomic_store_explicit(&vdso_clock, vdso_find(getauxval(AT_SYSINFO_EHDR)), memory_order_relaxed);
+		atomic_store_explicit(&vdso_known, true, memory_order_release);
+	}
+	vdso_clock_function *function = atomic_load_explicit(&vdso_clock, memory_order_relaxed);
+	if (function && !function(clock, time))
+		return 0;
+	return (int)answered(kernel(SYS_clock_gettime, clock, (long)time, 0, 0, 0, 0));
+}
 
 HIDDEN clock_t clock(void)
 {

@@ -60,6 +60,11 @@ fn arms() -> Vec<ArmResult> {
     ]
 }
 
+/// A ratio to stock that is certain to differ, and the ends of its interval.
+fn ratio([value, low, high]: [f64; 3]) -> Ratio {
+    Ratio { value, low: Some(low), high: Some(high), p_value: 0.001, method: Method::SignedRank }
+}
+
 #[test]
 fn the_objective_decides() {
     let take = |objective| recommend(&arms(), &[], objective).unwrap();
@@ -141,16 +146,10 @@ fn memory_may_grow_by_a_quarter_or_by_an_allowance() {
 /// The first was once recommended for 4 % of time, of which nothing is known, and for nearly three times the memory.
 #[test]
 fn among_arms_that_cannot_be_told_apart_the_one_with_least_memory_is_taken() {
-    let measured = |name: &str, [time, low, high]: [f64; 3], memory: f64| ArmResult {
+    let measured = |name: &str, interval: [f64; 3], memory: f64| ArmResult {
         peak_memory_bytes: Some(bytes(2.0 * memory)),
-        ratio_to_stock: Some(Ratio {
-            value: time,
-            low: Some(low),
-            high: Some(high),
-            p_value: 0.001,
-            method: Method::SignedRank,
-        }),
-        ..arm(name, time, 0.001, Some(memory))
+        ratio_to_stock: Some(ratio(interval)),
+        ..arm(name, interval[0], 0.001, Some(memory))
     };
     let stock = || measured("stock", [1.0, 1.0, 1.0], 1.0);
     let take = |arms: Vec<ArmResult>, objective| recommend(&arms, &[], objective).unwrap();
@@ -201,21 +200,15 @@ fn idle_memory_of_a_server_counts_beside_its_peak() {
 /// as slow.
 #[test]
 fn a_small_server_is_not_kept_from_the_cure() {
-    let measured = |name: &str, time: f64, low: f64, high: f64, megabytes: f64| ArmResult {
+    let measured = |name: &str, interval: [f64; 3], megabytes: f64| ArmResult {
         peak_memory_bytes: Some(bytes(megabytes)),
         memory_ratio_to_stock: Some(megabytes / 2.0),
-        ratio_to_stock: Some(Ratio {
-            value: time,
-            low: Some(low),
-            high: Some(high),
-            p_value: 0.001,
-            method: Method::SignedRank,
-        }),
-        ..arm(name, time, 0.001, None)
+        ratio_to_stock: Some(ratio(interval)),
+        ..arm(name, interval[0], 0.001, None)
     };
-    let stock = measured("stock", 1.0, 1.0, 1.0, 2.0);
-    let mimalloc = measured("mimalloc", 0.14, 0.11, 0.17, 7.6);
-    let others = [measured("jemalloc", 0.16, 0.13, 0.19, 2.8), measured("glibc", 0.23, 0.2, 0.26, 4.6)];
+    let stock = measured("stock", [1.0, 1.0, 1.0], 2.0);
+    let mimalloc = measured("mimalloc", [0.14, 0.11, 0.17], 7.6);
+    let others = [measured("jemalloc", [0.16, 0.13, 0.19], 2.8), measured("glibc", [0.23, 0.2, 0.26], 4.6)];
     let arms: Vec<ArmResult> = [stock, mimalloc].into_iter().chain(others).collect();
     let taken = recommend(&arms, &[], Objective::Balanced).unwrap();
     // The intervals of both have the other's time in them, and jemalloc needs less memory.
