@@ -58,24 +58,17 @@ pub(crate) fn trials(bench: &Arc<Bench>) -> Vec<Trial> {
                         // The linker strips, since this machine's strip may not know the architecture.
                         let flags: Vec<OsString> =
                             flags.iter().copied().chain(stripped.then_some("-s")).map(OsString::from).collect();
-                        for (strings, suffix) in [(false, ""), (true, "+strings")] {
-                            let (bench, flags) = (Arc::clone(bench), flags.clone());
-                            let name = format!(
-                                "foreign_executables/{}/{}{suffix}/{}{layout}/{kind}",
-                                program.name,
-                                donor.name,
-                                way.name()
-                            );
-                            let fast = fast && !strings;
-                            let scale = if fast { SHORT } else { PART };
-                            let label = name.replace('/', " ");
-                            let run = move || {
-                                let stock = finished::stock(&bench, program, way, &flags, &label)?;
-                                let graft = Graft { donor, strings };
-                                finished::check(program, graft, way, &stock, |_| Ok(()), scale).map_err(Failed::from)
-                            };
-                            trials.push(slow(Trial::test(name, run), "aarch64"));
-                        }
+                        let bench = Arc::clone(bench);
+                        let (linked, donors) = (way.name(), donor.name);
+                        let name = format!("foreign_executables/{}/{donors}/{linked}{layout}/{kind}", program.name);
+                        let scale = if fast { SHORT } else { PART };
+                        let label = name.replace('/', " ");
+                        let run = move || {
+                            let stock = finished::stock(&bench, program, way, &flags, &label)?;
+                            let graft = Graft { donor, strings: false };
+                            finished::check(program, graft, way, &stock, |_| Ok(()), scale).map_err(Failed::from)
+                        };
+                        trials.push(slow(Trial::test(name, run), "aarch64"));
                     }
                 }
             }
@@ -93,12 +86,10 @@ pub(crate) fn trials(bench: &Arc<Bench>) -> Vec<Trial> {
         }
     }
     for released in finished::released(Arch::Aarch64) {
-        for (strings, suffix) in [(false, ""), (true, "+strings")] {
-            let (bench, released) = (Arc::clone(bench), released.clone());
-            let name = format!("foreign_executables/released{suffix}/{}", released.name);
-            let run = move || finished::check_released(&bench, Arch::Aarch64, &released, strings).map_err(Failed::from);
-            trials.push(slow(Trial::test(name, run), "corpus"));
-        }
+        let bench = Arc::clone(bench);
+        let name = format!("foreign_executables/released/{}", released.name);
+        let run = move || finished::check_released(&bench, Arch::Aarch64, &released, false).map_err(Failed::from);
+        trials.push(slow(Trial::test(name, run), "corpus"));
     }
     trials
 }

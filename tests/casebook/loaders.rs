@@ -88,8 +88,9 @@ pub(crate) fn trials(bench: &Arc<Bench>) -> Vec<Trial> {
     for (stock, debians) in debians.chain(others) {
         let fitting = || donors::all().iter().filter(|donor| donor.has_loader(stock.arch));
         let default = donors::defaults().find(|donor| donor.has_loader(stock.arch)).expect("a default for loaders");
+        let with_strings = debians && default.loader_with_strings(stock.arch).is_some();
         let alone = fitting().map(|donor| Graft { donor, strings: false });
-        let grafts: Vec<Graft> = alone.chain(debians.then_some(Graft { donor: default, strings: true })).collect();
+        let grafts: Vec<Graft> = alone.chain(with_strings.then_some(Graft { donor: default, strings: true })).collect();
         for (program, graft) in
             conformance::programs().iter().flat_map(|program| grafts.iter().map(move |graft| (program, *graft)))
         {

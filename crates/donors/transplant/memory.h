@@ -60,7 +60,6 @@ HIDDEN void *memset(void *to, int byte, size_t n)
 	return to;
 }
 
-#ifndef TRANSPLANT_STRINGS
 HIDDEN void *memmove(void *to, const void *from, size_t n)
 {
 	unsigned char *target = to;
@@ -88,6 +87,4 @@ HIDDEN int strncmp(const char *one, const char *other, size_t n)
 	}
 	return 0;
 }
-#endif
-
 #endif

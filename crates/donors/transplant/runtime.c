@@ -26,8 +26,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* With string functions in the blob, all of that comes from them, or on aarch64 all but memcpy and memset. */
-#if !defined(TRANSPLANT_STRINGS) || defined(__aarch64__)
+/* With string functions in the blob, all of that comes from them. */
+#ifndef TRANSPLANT_STRINGS
 #include "memory.h"
 #endif
 #include "parameters.h"

@@ -8,12 +8,10 @@
 //! | `unproven` | why a function is not proven |
 //! | `inputs_blocks` | inputs for functions of blocks: memcpy, memmove, memset, memcmp, bcmp, memchr, memrchr |
 //! | `inputs_texts` | inputs for functions of texts: strlen, strchr, strcmp, strcpy, strcat and their like |
-//! | `interpreter` | runs x86_64's and aarch64's instructions on memory that is watched |
-//! | [`a64`] | the fields of aarch64's instructions |
+//! | `interpreter` | runs x86_64's instructions on memory that is watched |
 
 #![forbid(unsafe_code)]
 
-pub mod a64;
 mod inputs_blocks;
 mod inputs_texts;
 mod interpreter;

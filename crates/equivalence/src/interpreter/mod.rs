@@ -6,7 +6,6 @@
 //! calling convention leaves undefined: a run ends if it uses a register, a flag or a byte of the stack that was never
 //! set.
 
-mod aarch64;
 mod body;
 mod memory;
 mod processor;
@@ -81,7 +80,6 @@ pub(crate) trait Interpreter<'a>: fmt::Debug {
 pub(crate) fn of<'a>(program: &'a dyn Program) -> Option<Box<dyn Interpreter<'a> + 'a>> {
     match program.arch() {
         Arch::X86_64 => Some(Box::new(processor::Run::<x86_64::Processor<'a>>::new(program))),
-        Arch::Aarch64 => Some(Box::new(processor::Run::<aarch64::Processor<'a>>::new(program))),
         _ => None,
     }
 }

@@ -2,10 +2,10 @@
 
 use super::super::Code;
 use super::super::origin::{Definition, Location};
+use super::fields::Word;
 use super::values::{SCRATCH, calls};
 use super::word::{Access, Operation, ZERO, operation, selects, writes};
 use super::word_at;
-use equivalence::a64::Word;
 
 /// The number of arguments in registers, x0 to x7 (Procedure Call Standard for the Arm 64-bit Architecture, 6.8.2).
 pub(super) const ARGUMENTS: u32 = 8;

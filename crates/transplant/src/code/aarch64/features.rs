@@ -1,8 +1,8 @@
 //! Features of aarch64's code.
 
 use super::super::{Code, Feature, Features, Flow, Function};
+use super::fields::Word;
 use super::values::{self, State};
-use equivalence::a64::Word;
 
 use super::word::{FRAME, Operation, ZERO, flow, operation};
 use super::word_at;

@@ -2,42 +2,42 @@
 
 /// An instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Word {
+pub(super) struct Word {
     /// Its address.
-    pub address: u64,
+    pub(crate) address: u64,
     /// Its encoding.
-    pub bits: u32,
+    pub(crate) bits: u32,
 }
 
 impl Word {
     /// The `bits` bits from `low` on.
-    pub fn field(self, low: u32, bits: u32) -> u32 {
+    pub(crate) fn field(self, low: u32, bits: u32) -> u32 {
         self.bits >> low & ((1 << bits) - 1)
     }
 
     /// The same bits as a signed number.
-    pub fn signed(self, low: u32, bits: u32) -> i64 {
+    pub(crate) fn signed(self, low: u32, bits: u32) -> i64 {
         i64::from(((self.bits << (32 - low - bits)) as i32) >> (32 - bits))
     }
 
     /// Whether a bit is set.
-    pub fn bit(self, at: u32) -> bool {
+    pub(crate) fn bit(self, at: u32) -> bool {
         self.bits >> at & 1 == 1
     }
 
     /// Whether the bits of `mask` are those of `value`.
-    pub fn is(self, mask: u32, value: u32) -> bool {
+    pub(crate) fn is(self, mask: u32, value: u32) -> bool {
         self.bits & mask == value
     }
 
     /// The target of a branch, by a field that counts words from its own address.
-    pub fn target(self, low: u32, bits: u32) -> u64 {
+    pub(crate) fn target(self, low: u32, bits: u32) -> u64 {
         self.address.wrapping_add_signed(self.signed(low, bits) * 4)
     }
 }
 
 /// The immediate of a logical instruction (Arm ARM, shared pseudocode `DecodeBitMasks`).
-pub fn bit_mask(n: bool, last: u32, rotate: u32) -> Option<u64> {
+pub(super) fn bit_mask(n: bool, last: u32, rotate: u32) -> Option<u64> {
     let length = (u32::from(n) << 6 | (!last & 0x3f)).checked_ilog2()?;
     if length == 0 {
         return None;

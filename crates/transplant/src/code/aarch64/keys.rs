@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use equivalence::a64::Word;
+use super::fields::Word;
 
 use super::super::{Code, Flow, Function};
 use super::values::{self, State, Value};

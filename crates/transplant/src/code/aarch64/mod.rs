@@ -2,6 +2,7 @@
 
 mod definition;
 mod features;
+mod fields;
 mod frame;
 mod keys;
 mod musl;
@@ -12,8 +13,7 @@ mod word;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use equivalence::a64::Word;
-
+use self::fields::Word;
 use super::origin::{Definition, Location};
 use super::{Branch, Code, Features, Flow, Function, Instruction, Machine, Reference};
 use crate::image::Image;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use equivalence::a64::Word;
+use super::fields::Word;
 
 use super::super::{Code, Edit, Flow, Function, MainCall, Musl};
 use super::values::{self, State, Value};

@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use super::fields::Word;
 use super::values::{SCRATCH, State, Value, calls, each, follows};
-use equivalence::a64::Word;
 
 use super::word::{Access, FRAME, Operation, ZERO, operation, reads, selects, writes};
 use super::word_at;

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::super::{Flow, Function};
-use equivalence::a64::Word;
+use super::fields::Word;
 
 use super::word::{Access, Operation, ZERO, flow, operation, writes};
 use super::word_at;

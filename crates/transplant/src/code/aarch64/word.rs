@@ -4,7 +4,7 @@
 //! A disassembler shows how an instruction is written, but not which registers it reads and writes. So the encodings
 //! are decoded here, group by group.
 
-use equivalence::a64::{Word, bit_mask};
+use super::fields::{Word, bit_mask};
 
 use super::super::Flow;
 
