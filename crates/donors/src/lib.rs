@@ -241,11 +241,6 @@ impl Donor {
         self.arches().any(|arch| self.goes_into(kind, arch))
     }
 
-    /// Returns the architectures that there is an object for Windows for.
-    pub fn windows_arches(&self) -> impl Iterator<Item = Arch> {
-        self.windows.iter().map(|(arch, _)| *arch)
-    }
-
     /// Whether there is an object for Windows on that architecture.
     pub fn has_windows(&self, arch: Arch) -> bool {
         has(self.windows, arch)

@@ -267,14 +267,6 @@ impl Source {
             .map_err(|problem| problem.in_part(&self.path, format!("blob {}", descriptor.digest)))
     }
 
-    /// Opens a layer as it is packed. Its bytes are not checked.
-    ///
-    /// # Errors
-    /// When it is missing, or has another size.
-    pub fn packed_layer<'s>(&'s self, layer: &'s Layer) -> Result<impl Read + 's, Error> {
-        self.opened(layer).map(|opened| opened.reader).map_err(|problem| problem.of(&self.path))
-    }
-
     fn opened<'s>(&'s self, layer: &'s Layer) -> Checked<Opened<'s>> {
         match (&layer.place, &layer.descriptor, &self.store.place) {
             (Place::Named(name), ..) => self.store.open(name)?.ok_or_else(|| Problem::Missing(name.clone())),

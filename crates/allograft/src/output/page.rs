@@ -117,7 +117,7 @@ impl<T: Display> From<T> for Cell {
 impl Table {
     pub(super) fn new(head: &[&str], color: bool) -> Table {
         let mut inner = comfy_table::Table::new();
-        inner.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled).set_header(head);
+        inner.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled).set_header(head);
         if color {
             inner.enforce_styling();
         }
