@@ -1,37 +1,30 @@
-//! The bill of materials of a release, as CycloneDX 1.5 has it (ECMA-424): every donor and every library, each with the
-//! package that its sources come from.
+//! The bill of materials of a release: every donor and every library, each with the package that its sources come from.
 
 use anyhow::Result;
+use cyclonedx::{Bill, Component as Part, Dependency, Hash, License, Reference, Subject};
 use jiff::{Timestamp, tz::TimeZone};
-use serde_json::{Value, json};
 
 use crate::components::{Component, Kind, Registry};
 
-/// Returns the bill of materials as JSON. `time` is the release's, in seconds since 1970.
+/// Returns the bill of materials as CycloneDX in JSON. `time` is the release's, in seconds since 1970.
 ///
 /// # Errors
 /// When the time is out of range.
 pub fn cyclonedx(version: &str, time: u64, components: &[Component]) -> Result<String> {
-    let program = json!({
-        "type": "application",
-        "bom-ref": "allograft",
-        "name": "allograft",
-        "version": version,
-        "licenses": [{ "expression": crate::LICENSE }],
-    });
-    let references: Vec<String> = components.iter().map(reference).collect();
-    let bom = json!({
-        "bomFormat": "CycloneDX",
-        "specVersion": "1.5",
-        "version": 1,
-        "metadata": {
-            "timestamp": Timestamp::from_second(time.try_into()?)?.to_zoned(TimeZone::UTC).strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-            "component": program,
-        },
-        "components": components.iter().map(component).collect::<Vec<Value>>(),
-        "dependencies": [{ "ref": "allograft", "dependsOn": references }],
-    });
-    Ok(serde_json::to_string_pretty(&bom)? + "\n")
+    let component = Part {
+        kind: "application",
+        reference: "allograft".to_owned(),
+        name: "allograft".to_owned(),
+        version: Some(version.to_owned()),
+        licenses: vec![declared(crate::LICENSE)],
+        ..Part::default()
+    };
+    let released = Timestamp::from_second(time.try_into()?)?.to_zoned(TimeZone::UTC);
+    let released = released.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let needed = components.iter().map(reference).collect();
+    let dependencies = vec![Dependency { reference: "allograft".to_owned(), depends_on: needed }];
+    let parts = components.iter().map(part).collect();
+    Ok(Bill::new(Subject::Built { component, released }, parts, dependencies, Vec::new()).text()?)
 }
 
 /// Returns the name by which other parts of the document refer to a component.
@@ -43,44 +36,45 @@ fn reference(component: &Component) -> String {
     format!("{kind}:{}@{}", component.name, component.version)
 }
 
-fn component(component: &Component) -> Value {
-    let description = match component.kind {
-        Kind::Donor => "a donor: grafted programs carry it",
-        Kind::Library => "a library in Rust",
+fn declared(expression: &str) -> License {
+    License { expression: expression.to_owned(), acknowledgement: "declared" }
+}
+
+fn part(component: &Component) -> Part {
+    let mut part = Part {
+        kind: "library",
+        reference: reference(component),
+        name: component.name.clone(),
+        version: Some(component.version.clone()),
+        description: Some(match component.kind {
+            Kind::Donor => "a donor: grafted programs carry it",
+            Kind::Library => "a library in Rust",
+        }),
+        licenses: vec![declared(&component.license)],
+        ..Part::default()
     };
-    let mut value = json!({
-        "type": "library",
-        "bom-ref": reference(component),
-        "name": component.name,
-        "version": component.version,
-        "description": description,
-        "licenses": [{ "expression": component.license }],
-    });
     if let Some(package) = &component.package {
         let version = package.version.replace('+', "%2B");
-        let purl = match package.registry {
+        let url = match package.registry {
             Registry::Crates => format!("pkg:cargo/{}@{version}", package.name),
             Registry::Debian => format!("pkg:deb/debian/{}@{version}?arch=source", package.name),
         };
-        let hashes = json!([{ "alg": "SHA-256", "content": package.sha256 }]);
+        let hashes = vec![Hash { alg: "SHA-256", content: package.sha256.clone() }];
         match component.kind {
             // The donor's version is upstream's; the package that brings the sources has one of its own.
-            Kind::Donor => {
-                value["externalReferences"] = json!([{ "type": "source-distribution", "url": purl, "hashes": hashes }])
-            }
-            Kind::Library => {
-                value["purl"] = json!(purl);
-                value["hashes"] = hashes;
-            }
+            Kind::Donor => part.references = vec![Reference { kind: "source-distribution", url, hashes }],
+            Kind::Library => (part.purl, part.hashes) = (Some(url), hashes),
         }
     }
-    value
+    part
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
     use std::path::Path;
+
+    use serde_json::Value;
 
     use super::*;
 

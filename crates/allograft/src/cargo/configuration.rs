@@ -1,7 +1,8 @@
 //! Reads cargo's configuration: `build.target` and the programs that cargo calls.
 //!
 //! Cargo reads `.cargo/config.toml` of the current folder and of those above it, then that of its home; nearer files
-//! win (The Cargo Book, Configuration). `cargo config get` would print it, but is not stable.
+//! win (The Cargo Book, Configuration). `cargo config get` would print it, but is not stable; the crate `cargo-config2`
+//! (0.1.45) does not take cargo's own `--config`, whose values win over all files.
 
 use std::ffi::OsString;
 use std::fs;

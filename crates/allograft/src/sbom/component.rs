@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use cyclonedx::{Component, Hash, Identity, License, Method, Occurrence, Proof, Property, Reference, Supplier};
 use inspector::{Allocator, Evidence, Report, Source, name};
 use serde::Serialize;
 
 use super::File;
-use super::document::{Component, Hash, Identity, License, Method, Occurrence, Proof, Property, Reference, Supplier};
 use super::upstream;
 
 /// Returns the allocators that a report names, each with what it serves.
@@ -107,7 +107,10 @@ impl<'a> Found<'a> {
                 .into_iter()
                 .collect(),
             purl: Some(carried.purl()),
-            references: homepage.map(|url| Reference { kind: "website", url }).into_iter().collect(),
+            references: homepage
+                .map(|url| Reference { kind: "website", url, hashes: Vec::new() })
+                .into_iter()
+                .collect(),
             properties: bound.map(|bound| property("allograft:version", bound)).into_iter().collect(),
             evidence: Some(Proof { identity: vec![identity], occurrences: self.occurrences }),
             ..Component::default()

@@ -2,23 +2,21 @@
 //!
 //! | module | what lives there |
 //! | --- | --- |
-//! | `document` | the parts of a CycloneDX document |
 //! | `component` | a file and an allocator as components |
 //! | `upstream` | where an allocator comes from |
 //!
 //! A bill is made of a list of files, wherever they were read: it opens none of them.
 
 mod component;
-mod document;
 mod upstream;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use clap::ValueEnum;
+use cyclonedx::{Bill, Component, Composition, Dependency, Subject};
 use inspector::Report;
 
 use component::{Carried, Found};
-use document::{Bill, Composition, Dependency};
 
 /// The formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -81,7 +79,15 @@ pub(crate) fn cyclonedx(files: &[File<'_>]) -> Result<String, serde_json::Error>
         components.push(found.component());
         dependencies.push(Dependency { reference, depends_on: BTreeSet::new() });
     }
-    Bill::new(components, dependencies, Composition::incomplete(incomplete)).text()
+    let by = Component {
+        kind: "application",
+        reference: format!("tool:allograft@{}", hosts::VERSION),
+        name: "allograft".to_owned(),
+        version: Some(hosts::VERSION.to_owned()),
+        ..Component::default()
+    };
+    let compositions = vec![Composition::incomplete(incomplete)];
+    Bill::new(Subject::Inspected { by }, components, dependencies, compositions).text()
 }
 
 #[cfg(test)]

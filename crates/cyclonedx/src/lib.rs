@@ -1,0 +1,301 @@
+//! The parts of a CycloneDX 1.6 document (ECMA-424, <https://cyclonedx.org/docs/1.6/json/>) that our bills have: those
+//! of inspected files, and those of a release. The crate `cyclonedx-bom` stops at 1.5, which has no
+//! `evidence.identity` list.
+
+#![forbid(unsafe_code)]
+
+use std::collections::BTreeSet;
+
+use data_encoding::HEXLOWER;
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+const SCHEMA: &str = "http://cyclonedx.org/schema/bom-1.6.schema.json";
+
+/// The whole document.
+#[derive(Debug, Serialize)]
+pub struct Bill {
+    #[serde(rename = "$schema")]
+    schema: &'static str,
+    #[serde(rename = "bomFormat")]
+    format: &'static str,
+    #[serde(rename = "specVersion")]
+    specification: &'static str,
+    #[serde(rename = "serialNumber", skip_serializing_if = "Option::is_none")]
+    serial_number: Option<String>,
+    version: u32,
+    metadata: Metadata,
+    components: Vec<Component>,
+    dependencies: Vec<Dependency>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    compositions: Vec<Composition>,
+}
+
+/// About the document itself. Without a time of its own: two runs give the same bytes.
+#[derive(Debug, Serialize)]
+struct Metadata {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timestamp: Option<String>,
+    lifecycles: [Lifecycle; 1],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tools: Option<Tools>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    component: Option<Component>,
+}
+
+/// What a bill is about.
+#[derive(Debug)]
+pub enum Subject {
+    /// Files that were looked at, by the program of this component.
+    Inspected {
+        /// The program.
+        by: Component,
+    },
+    /// A program that is built.
+    Built {
+        /// The program.
+        component: Component,
+        /// When it was released, as RFC 3339 has it.
+        released: String,
+    },
+}
+
+#[derive(Debug, Serialize)]
+struct Lifecycle {
+    phase: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+struct Tools {
+    components: [Component; 1],
+}
+
+/// A file, an allocator, or the program that wrote the document.
+#[derive(Debug, Default, Serialize)]
+pub struct Component {
+    /// Its type, of the list in the specification.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// The name by which other parts of the document refer to it.
+    #[serde(rename = "bom-ref")]
+    pub reference: String,
+    /// Who makes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub supplier: Option<Supplier>,
+    /// Its name.
+    pub name: String,
+    /// Its version, if that is exactly known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// What it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<&'static str>,
+    /// Its checksums.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hashes: Vec<Hash>,
+    /// Its licences.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub licenses: Vec<License>,
+    /// Its package URL.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub purl: Option<String>,
+    /// Pages and files elsewhere.
+    #[serde(rename = "externalReferences", skip_serializing_if = "Vec::is_empty")]
+    pub references: Vec<Reference>,
+    /// What the specification has no field for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub properties: Vec<Property>,
+    /// How it was found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evidence: Option<Proof>,
+}
+
+/// Who makes a component.
+#[derive(Debug, Serialize)]
+pub struct Supplier {
+    /// The name.
+    pub name: String,
+    /// Pages of theirs.
+    pub url: Vec<String>,
+}
+
+/// A checksum.
+#[derive(Debug, Serialize)]
+pub struct Hash {
+    /// The algorithm, as the specification spells it.
+    pub alg: &'static str,
+    /// The value, in hexadecimal.
+    pub content: String,
+}
+
+/// An SPDX expression.
+#[derive(Debug, Serialize)]
+pub struct License {
+    /// The expression.
+    pub expression: String,
+    /// Who says so: `declared` by its makers, or `concluded`.
+    pub acknowledgement: &'static str,
+}
+
+/// A page or a file elsewhere.
+#[derive(Debug, Serialize)]
+pub struct Reference {
+    /// Its type, of the list in the specification.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// Its address, or a package URL.
+    pub url: String,
+    /// Its checksums, if it is a file.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hashes: Vec<Hash>,
+}
+
+/// A name and a value of our own.
+#[derive(Debug, Serialize)]
+pub struct Property {
+    /// The name, which begins with `allograft:`.
+    pub name: &'static str,
+    /// The value.
+    pub value: String,
+}
+
+/// How a component was found.
+#[derive(Debug, Serialize)]
+pub struct Proof {
+    /// How its fields were found out.
+    pub identity: Vec<Identity>,
+    /// Where it was found.
+    pub occurrences: Vec<Occurrence>,
+}
+
+/// How one field of a component was found out.
+#[derive(Debug, Serialize)]
+pub struct Identity {
+    /// The field.
+    pub field: &'static str,
+    /// From 0 to 1.
+    pub confidence: f64,
+    /// The value.
+    #[serde(rename = "concludedValue")]
+    pub concluded: String,
+    /// The methods.
+    pub methods: Vec<Method>,
+}
+
+/// A method of finding something out.
+#[derive(Debug, Serialize)]
+pub struct Method {
+    /// Its kind, of the list in the specification.
+    pub technique: &'static str,
+    /// From 0 to 1.
+    pub confidence: f64,
+    /// What was found.
+    pub value: String,
+}
+
+/// A place where a component was found.
+#[derive(Debug, Serialize)]
+pub struct Occurrence {
+    /// The file.
+    pub location: String,
+    /// What it does there.
+    #[serde(rename = "additionalContext")]
+    pub context: String,
+}
+
+/// What a component needs.
+#[derive(Debug, Serialize)]
+pub struct Dependency {
+    /// The component, by its reference.
+    #[serde(rename = "ref")]
+    pub reference: String,
+    /// Those that it needs, by their references.
+    #[serde(rename = "dependsOn")]
+    pub depends_on: BTreeSet<String>,
+}
+
+/// How complete the lists of dependencies are.
+#[derive(Debug, Serialize)]
+pub struct Composition {
+    aggregate: &'static str,
+    dependencies: Vec<String>,
+}
+
+impl Composition {
+    /// Says that these components have dependencies which the document does not list.
+    pub fn incomplete(dependencies: Vec<String>) -> Composition {
+        Composition { aggregate: "incomplete", dependencies }
+    }
+}
+
+impl Bill {
+    /// Makes a document, without its serial number.
+    pub fn new(
+        subject: Subject,
+        components: Vec<Component>,
+        dependencies: Vec<Dependency>,
+        compositions: Vec<Composition>,
+    ) -> Bill {
+        let metadata = match subject {
+            Subject::Inspected { by } => Metadata {
+                timestamp: None,
+                lifecycles: [Lifecycle { phase: "post-build" }],
+                tools: Some(Tools { components: [by] }),
+                component: None,
+            },
+            Subject::Built { component, released } => Metadata {
+                timestamp: Some(released),
+                lifecycles: [Lifecycle { phase: "build" }],
+                tools: None,
+                component: Some(component),
+            },
+        };
+        Bill {
+            schema: SCHEMA,
+            format: "CycloneDX",
+            specification: "1.6",
+            serial_number: None,
+            version: 1,
+            metadata,
+            components,
+            dependencies,
+            compositions,
+        }
+    }
+
+    /// Returns the text of the document, numbered by its content.
+    ///
+    /// # Errors
+    /// When it cannot be written as JSON.
+    pub fn text(mut self) -> Result<String, serde_json::Error> {
+        self.serial_number = Some(serial_number(&serde_json::to_string(&self)?));
+        serde_json::to_string_pretty(&self).map(|text| text + "\n")
+    }
+}
+
+/// Returns a UUID of version 8 made of a SHA-256 (RFC 9562, section 5.8), as a URN.
+fn serial_number(text: &str) -> String {
+    let digits = HEXLOWER.encode(&Sha256::digest(text));
+    let variant = match digits.as_bytes().get(16).copied().unwrap_or_default() % 4 {
+        0 => '8',
+        1 => '9',
+        2 => 'a',
+        _ => 'b',
+    };
+    let part = |from: usize, to: usize| digits.get(from..to).unwrap_or_default();
+    format!("urn:uuid:{}-{}-8{}-{variant}{}-{}", part(0, 8), part(8, 12), part(13, 16), part(17, 20), part(20, 32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn serial_numbers_are_uuids_of_the_content() {
+        let number = serial_number("content");
+        let digits: Vec<&str> = number.strip_prefix("urn:uuid:").unwrap().split('-').collect();
+        assert_eq!(digits.iter().map(|part| part.len()).collect::<Vec<_>>(), [8, 4, 4, 4, 12]);
+        assert!(digits[2].starts_with('8') && "89ab".contains(&digits[3][..1]), "{number}");
+        assert_ne!(number, serial_number("other content"));
+    }
+}
