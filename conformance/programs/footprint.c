@@ -12,7 +12,7 @@
 enum { MIB = 1 << 20, START = 16 * MIB, REST = 64 * MIB, HELD = 96 * MIB, LIMIT = 300 * MIB, LOCKED = 32 * MIB };
 enum { THREADS = 8, STACK = 256 << 10 };
 
-// What is mapped of no file, but for the main thread's stack and the kernel's own pages.
+// The size of a mapping without a file, unless it is the main thread's stack or the kernel's own.
 static size_t size_of_own(const struct mapping *mapping) {
 	int is_kernels = strstr(mapping->line, "[stack") || strstr(mapping->line, "[v");
 	return mapping->inode || is_kernels ? 0 : mapping->to - mapping->from;

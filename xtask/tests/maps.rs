@@ -111,7 +111,8 @@ fn every_patch_on_a_page_applies() {
         let file = folder.path().join("patch");
         fs::write(&file, format!("{patch}\n")).unwrap();
         let mut command = Command::new("patch");
-        command.args(["--dry-run", "--force", "-p1", "-d"]).arg(root()).arg("-i").arg(&file);
+        // Exactly: a patch that fits with other lines around it may be wrong there.
+        command.args(["--dry-run", "--force", "--fuzz=0", "-p1", "-d"]).arg(root()).arg("-i").arg(&file);
         let Ok(output) = command.output() else {
             eprintln!("skipped: there is no `patch` here");
             return;

@@ -43,7 +43,7 @@ struct Metadata {
     component: Option<Component>,
 }
 
-/// What a bill is about.
+/// The subject of a bill.
 #[derive(Debug)]
 pub enum Subject {
     /// Files that were looked at, by the program of this component.
@@ -102,7 +102,7 @@ pub struct Component {
     /// Pages and files elsewhere.
     #[serde(rename = "externalReferences", skip_serializing_if = "Vec::is_empty")]
     pub references: Vec<Reference>,
-    /// What the specification has no field for.
+    /// Properties without a field in the specification.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub properties: Vec<Property>,
     /// How it was found.
@@ -203,7 +203,7 @@ pub struct Occurrence {
     pub context: String,
 }
 
-/// What a component needs.
+/// The dependencies of a component.
 #[derive(Debug, Serialize)]
 pub struct Dependency {
     /// The component, by its reference.

@@ -57,7 +57,7 @@ pub(crate) struct ExecutableHost<'b> {
     bytes: &'b [u8],
     carried: Carried,
     home: Home,
-    /// Why it cannot be read, if it cannot.
+    /// The parsed file, or the reason why it cannot be parsed.
     executable: Result<Executable<'b>, Refusal>,
 }
 
@@ -69,7 +69,7 @@ impl<'b> ExecutableHost<'b> {
         ExecutableHost { path, bytes, carried, home: Home::File, executable: Executable::read(bytes) }
     }
 
-    /// The same of an executable in a container image.
+    /// Treats it as a file of a container image, with this mode.
     pub(crate) fn in_image(self, mode: u32) -> Self {
         ExecutableHost { home: Home::Image { mode }, ..self }
     }

@@ -36,8 +36,8 @@ pub fn graft(target: &Path, request: &Request) -> Result<Grafts, Error> {
     graft_under(Target::open(target)?, request, &Watch::default()).map(Pending::commit)
 }
 
-/// The same of a target that is open, not final yet: the caller commits it when it has reported it. `watch` is told
-/// while it goes on.
+/// Like [`graft`], but takes an open target and returns a pending result: the caller commits it once it has been
+/// reported. `watch` gets the progress.
 ///
 /// # Errors
 /// As [`graft`].

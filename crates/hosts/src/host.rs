@@ -244,6 +244,11 @@ pub(crate) struct ReadyGraft {
 }
 
 impl ReadyGraft {
+    /// SHA-256 of the graft.
+    pub(crate) fn sha256(&self) -> &str {
+        self.digest.sha256()
+    }
+
     /// Forgets the graft's bytes, which are made again when they are wanted, so that many hosts need the memory of one.
     pub(crate) fn drop_bytes(&self) {
         self.kept.take();

@@ -25,6 +25,7 @@
 //! | `live` | whether a loader is that of the running system |
 //! | `out` | where `-o` may write |
 //! | `place` | the order in which backup, record and host are written, and what a killed run leaves |
+//! | `staged` | files that are ready to take a name |
 //! | `transaction`, `pending` | renames that are taken back together, until the result has been told |
 //! | `tree` | a copy of a folder with grafts in it |
 //! | `packed` | packed Swift SDK bundles, read and written as streams |
@@ -87,6 +88,7 @@ mod samples;
 mod self_test;
 mod sidecar;
 mod source;
+mod staged;
 mod stock;
 mod swift;
 mod system;

@@ -329,8 +329,8 @@ impl Moved {
     }
 }
 
-/// The copy of a grafted program that is run before it is placed; `None` if the graft itself can be. A program that will
-/// be elsewhere, or in another root folder, takes its donor from memory, since its paths do not lead there yet.
+/// The copy of a grafted program that is run before it is placed; `None` if the graft itself can be. A program that
+/// will be elsewhere, or in another root folder, takes its donor from memory: its paths name nothing there yet.
 pub(crate) fn moved(host: &Path, destination: Destination<'_>, graft: &Executable<'_>) -> Result<Option<Moved>, Error> {
     let Some(name) = graft.loads().filter(|_| destination.elsewhere || destination.root.is_some()) else {
         return Ok(None);

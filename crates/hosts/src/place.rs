@@ -31,11 +31,8 @@
 
 use std::cell::Cell;
 use std::fs::{self, File};
-use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-
-use tempfile::TempPath;
 
 use crate::attributes::Attributes;
 use crate::digest::sha256;
@@ -44,9 +41,10 @@ use crate::host::ReadyGraft;
 use crate::host_file::{HostFile, Identity};
 use crate::lock::FolderLocks;
 use crate::proof::Proven;
-use crate::record::{Record, backup_path, folder_of, is_backup, left_temporaries, record_path, temporary};
+use crate::record::{Record, backup_path, folder_of, is_backup, left_temporaries, record_path};
 use crate::sidecar;
-use crate::transaction::{Purpose, Transaction, can_exchange, copied, linked, remove_folder, sync_folder, written};
+use crate::staged::Staged;
+use crate::transaction::{Purpose, Transaction, can_exchange, remove_folder, sync_folder};
 
 /// Where a run has got to; tests end the process at each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,12 +70,12 @@ pub(crate) enum Content<'a> {
     /// It is made from the host's bytes.
     Host(&'a ReadyGraft),
     /// A bundle: it has been written already, with proven entries, safely to disk, while the host had this identity.
-    Bundle { file: Cell<Option<TempPath>>, sha256: &'a str, identity: Identity },
+    Bundle { file: Cell<Option<Staged>>, sha256: &'a str, identity: Identity },
 }
 
 impl Content<'_> {
     /// A bundle that lies in `file` and has this SHA-256.
-    pub(crate) fn bundle(file: TempPath, sha256: &str, identity: Identity) -> Content<'_> {
+    pub(crate) fn bundle(file: Staged, sha256: &str, identity: Identity) -> Content<'_> {
         Content::Bundle { file: Cell::new(Some(file)), sha256, identity }
     }
 }
@@ -162,7 +160,7 @@ fn place_all(
 
 struct Prepared {
     identity: Identity,
-    graft: Option<TempPath>,
+    graft: Option<Staged>,
     /// Whether the host itself is to be the backup, and has no second name yet.
     becomes_backup: bool,
     notes: Notes,
@@ -214,7 +212,7 @@ fn prepare(change: &Change<'_>, transaction: &mut Transaction, observe: Observer
             Backup::HostItself => None,
         };
         let path = record_path(host);
-        let new = record.written(host, file)?;
+        let new = Staged::record(host, &record, file)?;
         observe(Stage::RecordWritten);
         transaction.swap(host, new, &path)?;
         observe(Stage::RecordPlaced);
@@ -222,7 +220,7 @@ fn prepare(change: &Change<'_>, transaction: &mut Transaction, observe: Observer
     let graft = match (&change.graft, proven) {
         (Some(Content::Bundle { file, .. }), _) => file.take(),
         (_, Some(graft)) => {
-            let (new, lost) = written(host, graft.bytes(), file)?;
+            let (new, lost) = Staged::proven(host, &graft, Some(file))?;
             notes.on_host.extend(lost.iter().map(ToString::to_string));
             observe(Stage::GraftWritten);
             Some(new)
@@ -241,16 +239,7 @@ pub(crate) fn write_file(
     proven: &Proven,
     like: Option<&File>,
 ) -> Result<(Vec<String>, Transaction), Error> {
-    let (new, lost) = match like {
-        Some(like) => written(out, proven.bytes(), like)?,
-        None => {
-            let create = |name: &Path| File::options().write(true).create_new(true).open(name);
-            let mut file = temporary(out, create).context(out, "write")?;
-            let filled = file.as_file_mut().write_all(proven.bytes()).and_then(|()| file.as_file().sync_all());
-            filled.context(out, "write")?;
-            (file.into_temp_path(), Vec::new())
-        }
-    };
+    let (new, lost) = Staged::proven(out, proven, like)?;
     let mut transaction = Transaction::new(Purpose::Write);
     transaction.swap(out, new, out)?;
     let _ = sync_folder(folder_of(out));
@@ -297,14 +286,14 @@ fn back_up(
     }
     // Stock may have been unpacked a moment ago; from now on it has to survive.
     file.sync_all().context(host, "sync")?;
-    let (backup, lost) = match linked(host, host) {
+    let (backup, lost) = match Staged::second_name(host, host) {
         Ok(link) => (link, Vec::new()),
         Err(_) if can_exchange(host) => {
             // An earlier backup goes before the record that names it does.
             transaction.remove(host, &path).context(&path, "replace")?;
             return Ok(Backup::HostItself);
         }
-        Err(_) => copied(host, host)?,
+        Err(_) => Staged::copy(host, host)?,
     };
     observe(Stage::BackupMade);
     transaction.swap(host, backup, &path)?;
@@ -324,7 +313,7 @@ pub(crate) fn restore(
 ) -> Result<Vec<Vec<String>>, Error> {
     let mut ready = Vec::new();
     for host in hosts {
-        ready.push(linked(host, &backup_path(host)).ok());
+        ready.push(Staged::second_name(host, &backup_path(host)).ok());
         observe(Stage::StockLinked);
     }
     for (host, stock) in hosts.iter().zip(ready) {
@@ -333,7 +322,7 @@ pub(crate) fn restore(
             Some(stock) => transaction.swap(host, stock, host)?,
             None => {
                 if transaction.exchange(host, &backup).is_err() {
-                    let (copy, _) = copied(host, &backup)?;
+                    let (copy, _) = Staged::copy(host, &backup)?;
                     transaction.swap(host, copy, host)?;
                 }
             }

@@ -88,6 +88,11 @@ impl Proven {
 }
 
 impl ProvenDigest {
+    /// The checksum.
+    pub(crate) fn sha256(&self) -> &str {
+        self.0.sha256()
+    }
+
     /// The same graft, made again; `None` if it is another.
     pub(crate) fn confirm(&self, bytes: Vec<u8>) -> Option<Proven> {
         self.0.confirm(bytes).map(Proven)

@@ -74,7 +74,7 @@ impl Request {
     /// something to graft, and that an allocator which the user named has such options.
     ///
     /// # Errors
-    /// What is wrong.
+    /// Nothing would be grafted, or the allocator has no such option.
     pub fn check(&self) -> Result<(), Error> {
         match self.candidates.as_slice() {
             [] if self.strings == Some(false) => Err(Error::NothingToGraft),

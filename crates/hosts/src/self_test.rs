@@ -182,8 +182,8 @@ pub(crate) fn foreign<T>(
     Ok((done, format!(" (by {name})")))
 }
 
-/// Runs stock and graft, which are for `arch`, with these arguments, without input, and compares what they print and how
-/// they end. The graft lies beside the stock file meanwhile, and is told the same name.
+/// Runs stock and graft, which are for `arch`, with these arguments, without input, and compares what they print and
+/// how they end. The graft lies beside the stock file meanwhile, and gets the same `argv[0]`.
 ///
 /// # Errors
 /// They differ, or cannot be run.

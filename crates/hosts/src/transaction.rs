@@ -3,18 +3,18 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempPath;
 
-use crate::attributes::{self, Lost};
 use crate::error::{Error, IoContext};
 use crate::names;
 use crate::recognise::is_missing;
 use crate::record::{folder_of, temporary};
 use crate::remedy::Remedy;
+use crate::staged::{Staged, StagedFolder};
 
 /// The purpose of a transaction, for messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +57,8 @@ impl Transaction {
     }
 
     /// Gives the name `path` to the file `new`, in one rename; temporary names are made after `host`.
-    pub(crate) fn swap(&mut self, host: &Path, new: TempPath, path: &Path) -> Result<(), Error> {
+    pub(crate) fn swap(&mut self, host: &Path, new: Staged, path: &Path) -> Result<(), Error> {
+        let new = new.into_file();
         let before = match fs::symlink_metadata(path) {
             Err(error) if is_missing(&error) => {
                 new.persist(path).map_err(|error| error.error).context(path, "replace")?;
@@ -65,7 +66,9 @@ impl Transaction {
             }
             _ if names::exchange(&new, path).is_ok() => Previous::Kept(new),
             _ => {
-                let old = linked(host, path).or_else(|_| copied(host, path).map(|(copy, _)| copy))?;
+                let old =
+                    Staged::second_name(host, path).or_else(|_| Staged::copy(host, path).map(|(copy, _)| copy))?;
+                let old = old.into_file();
                 new.persist(path).map_err(|error| error.error).context(path, "replace")?;
                 Previous::Kept(old)
             }
@@ -75,7 +78,8 @@ impl Transaction {
     }
 
     /// Gives the name `path` to the folder `new`. There is nothing of this name, or an empty folder.
-    pub(crate) fn swap_folder(&mut self, new: TemporaryFolder, path: &Path) -> Result<(), Error> {
+    pub(crate) fn swap_folder(&mut self, new: StagedFolder, path: &Path) -> Result<(), Error> {
+        let new = new.into_folder();
         let before = match fs::symlink_metadata(path) {
             Err(error) if is_missing(&error) => {
                 new.persist(path).context(path, "write")?;
@@ -316,39 +320,12 @@ fn open_up(path: &Path) {
     }
 }
 
-/// A second, temporary name for the file at `path`: a hard link.
-pub(crate) fn linked(host: &Path, path: &Path) -> io::Result<TempPath> {
-    Ok(temporary(host, |name| names::link(path, name))?.into_temp_path())
-}
-
-/// A copy of the file at `path` under a temporary name, safely on disk, with its times and with its attributes as far
-/// as the system permits; and what could not be kept.
-pub(crate) fn copied(host: &Path, path: &Path) -> Result<(TempPath, Vec<Lost>), Error> {
-    let from = File::open(path).context(path, "read")?;
-    let mut copy = new_file(host)?;
-    io::copy(&mut &from, copy.as_file_mut()).context(path, "copy")?;
-    let lost = attributes::carry(&from, copy.as_file()).context(path, "copy")?;
-    attributes::carry_times(&from, copy.as_file()).context(path, "copy")?;
-    copy.as_file().sync_all().context(path, "copy")?;
-    Ok((copy.into_temp_path(), lost))
-}
-
 /// Whether names can be exchanged in the folder of `host`.
 pub(crate) fn can_exchange(host: &Path) -> bool {
     match (new_file(host), new_file(host)) {
         (Ok(one), Ok(other)) => names::exchange(one.path(), other.path()).is_ok(),
         _ => false,
     }
-}
-
-/// A new file with `bytes`, safely on disk, with mode, owner and extended attributes of `like`; and what could not be
-/// kept.
-pub(crate) fn written(host: &Path, bytes: &[u8], like: &File) -> Result<(TempPath, Vec<Lost>), Error> {
-    let mut file = new_file(host)?;
-    file.as_file_mut().write_all(bytes).context(host, "write")?;
-    let lost = attributes::carry(like, file.as_file()).context(host, "write")?;
-    file.as_file().sync_all().context(host, "write")?;
-    Ok((file.into_temp_path(), lost))
 }
 
 /// A new file for `host`, which nobody else may read, empty.
@@ -373,6 +350,8 @@ pub(crate) fn sync_folder(folder: &Path) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
     use crate::names::lacking;
 
@@ -382,8 +361,10 @@ mod tests {
         path
     }
 
-    fn fresh(host: &Path, text: &str) -> TempPath {
-        written(host, text.as_bytes(), &File::open(host).unwrap()).unwrap().0
+    fn fresh(host: &Path, text: &str) -> Staged {
+        let mut new = new_file(host).unwrap();
+        new.as_file_mut().write_all(text.as_bytes()).unwrap();
+        Staged::container(new.into_temp_path(), |_| Ok(())).unwrap()
     }
 
     /// File systems of every kind: hard links and exchange there, or either missing, or both.
@@ -443,7 +424,8 @@ mod tests {
                 fs::create_dir_all(new.join("a/b")).unwrap();
                 fs::set_permissions(new.join("a"), fs::Permissions::from_mode(0o555)).unwrap();
                 let mut transaction = Transaction::new(Purpose::Write);
-                transaction.swap_folder(TemporaryFolder::new(new), &out).unwrap();
+                let new = StagedFolder::container(TemporaryFolder::new(new), |_| Ok(())).unwrap();
+                transaction.swap_folder(new, &out).unwrap();
                 assert!(out.join("a/b").is_dir());
                 if keep {
                     transaction.commit();

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::attributes::{self, Lost};
 use crate::bundle;
+use crate::digest;
 use crate::error::{Error, IoContext};
 use crate::host::ReadyGraft;
 use crate::lock::FolderLocks;
@@ -19,7 +20,8 @@ use crate::planner::Planner;
 use crate::recognise::read;
 use crate::record::{folder_of, host_of_sidecar, is_temporary, temporary};
 use crate::source::Hosts;
-use crate::transaction::{Purpose, TemporaryFolder, Transaction, sync_folder, written};
+use crate::staged::{Staged, StagedFolder};
+use crate::transaction::{Purpose, TemporaryFolder, Transaction, sync_folder};
 
 /// Copies the folder to `out`, which must not exist or be empty, with every host grafted.
 ///
@@ -55,13 +57,25 @@ pub(crate) fn write_folder(
     remove_leftovers(&out, &locks);
     let building = temporary(&out, |path| fs::create_dir(path)).context(&out, "write")?.into_temp_path();
     let building = TemporaryFolder::new(building);
+    let expected: Vec<(PathBuf, String)> =
+        grafts.iter().map(|(inside, ready)| (inside.clone(), ready.sha256().to_owned())).collect();
     let mut copy =
         Copy { grafts, links: HashMap::new(), folders: Vec::new(), skipped: &mut skipped, lost: BTreeMap::new() };
     copy.folder(folder, Path::new(""), building.path())?;
     copy.finish_folders()?;
     let notes = copy.notes();
+    // Read again from what was written: the grafts are those that were proven.
+    let staged = StagedFolder::container(building, |written| {
+        expected.iter().try_for_each(|(inside, sha256)| {
+            let path = written.join(inside);
+            match File::open(&path).and_then(|file| digest::of_file(&file)).context(&path, "read")? == *sha256 {
+                true => Ok(()),
+                false => Err(Error::ChangedMeanwhile { path: out.join(inside) }),
+            }
+        })
+    })?;
     let mut transaction = Transaction::new(Purpose::Write);
-    if let Err(error) = transaction.swap_folder(building, &out) {
+    if let Err(error) = transaction.swap_folder(staged, &out) {
         return Err(transaction.failed(error));
     }
     let _ = sync_folder(folder_of(&out));
@@ -132,9 +146,9 @@ impl Copy<'_> {
         if let Some(ready) = self.grafts.get(inside) {
             let graft = ready.graft(&read(from)?)?;
             let source = File::open(from).context(from, "read")?;
-            let (new, lost) = written(to, graft.bytes(), &source)?;
+            let (new, lost) = Staged::proven(to, &graft, Some(&source))?;
             self.lose(inside, &lost);
-            return new.persist(to).map_err(|error| error.error).context(to, "write");
+            return new.into_file().persist(to).map_err(|error| error.error).context(to, "write");
         }
         let source = File::open(from).context(from, "read")?;
         let metadata = source.metadata().context(from, "read")?;

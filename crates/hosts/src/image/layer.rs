@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 use tar::{Builder, EntryType, Header};
 
 use super::document::Added;
+use crate::proof::Proven;
 
 /// A layer that is being written, to a file without a name.
 pub(super) struct Writing {
@@ -37,10 +38,11 @@ impl Writing {
         Ok(Writing { tar: Builder::new(Hashing::new(packing)), folders: BTreeSet::new(), gzip })
     }
 
-    /// Adds a file with its new content, as it is in the tree otherwise. What unpacks the layer makes folders that are
-    /// not in it, with other owners and modes; so those come before it.
-    pub(super) fn file(&mut self, tree: &Tree, path: &[u8], node: &Node, content: &[u8]) -> io::Result<()> {
+    /// Adds a graft in place of a file, which is as it is in the tree otherwise. What unpacks the layer makes folders
+    /// that are not in it, with other owners and modes; so those come before it.
+    pub(super) fn file(&mut self, tree: &Tree, path: &[u8], node: &Node, graft: &Proven) -> io::Result<()> {
         self.parents(tree, path)?;
+        let content = graft.bytes();
         self.entry(path, node, EntryType::Regular, content.len() as u64, |tar, header, path| {
             append(tar, header, path, content)
         })

@@ -37,6 +37,7 @@ use crate::pending::Pending;
 use crate::place::remove_leftovers;
 use crate::planner::Planner;
 use crate::record::{folder_of, temporary};
+use crate::staged::{Staged, StagedFolder};
 use crate::transaction::{Purpose, TemporaryFolder, Transaction, new_file, sync_folder};
 use crate::undo::{Undone, UndoneAction};
 use crate::watch::Watch;
@@ -196,7 +197,11 @@ pub fn undo(path: &Path, out: &Path, watch: &Watch<'_>) -> Result<Pending<Vec<Un
     };
     let mut transaction = Transaction::new(Purpose::Write);
     let placed = match path.is_dir() {
-        true => transaction.swap_folder(TemporaryFolder::moved(&stock, &out)?, &out),
+        // `restore` has read it again.
+        true => {
+            let folder = StagedFolder::container(TemporaryFolder::moved(&stock, &out)?, |_| Ok(()))?;
+            transaction.swap_folder(folder, &out)
+        }
         false => {
             let mut new = new_file(&out)?;
             let mut from = File::open(&stock).context(&out, "read")?;
@@ -204,7 +209,13 @@ pub fn undo(path: &Path, out: &Path, watch: &Watch<'_>) -> Result<Pending<Vec<Un
             let like = File::open(path).context(path, "read")?;
             attributes::carry(&like, new.as_file()).context(&out, "write")?;
             new.as_file().sync_all().context(&out, "write")?;
-            transaction.swap(&out, new.into_temp_path(), &out)
+            let copied = |file: &Path| match File::open(file).and_then(|file| digest::of_file(&file)) {
+                Ok(found) if found == sha256 => Ok(()),
+                Ok(found) => Err(damaged(&out, format!("its copy has sha256 {found}, expected {sha256}"))),
+                Err(error) => Err(error).context(file, "read"),
+            };
+            let new = Staged::container(new.into_temp_path(), copied)?;
+            transaction.swap(&out, new, &out)
         }
     };
     if let Err(error) = placed {
@@ -353,8 +364,7 @@ fn write(
     let (notes, placed) = if stock.is_dir() {
         let building = scratch(out)?;
         let notes = layout::copy_folder(stock, building.path(), changes)?;
-        check(building.path())?;
-        (notes, transaction.swap_folder(building, out))
+        (notes, transaction.swap_folder(StagedFolder::container(building, check)?, out))
     } else {
         let from = File::open(stock).context(stock, "read")?;
         let mut new = new_file(out)?;
@@ -363,8 +373,7 @@ fn write(
         drop(writer);
         let lost = attributes::carry(&from, new.as_file()).context(out, "write")?;
         new.as_file().sync_all().context(out, "write")?;
-        let new = new.into_temp_path();
-        check(&new)?;
+        let new = Staged::container(new.into_temp_path(), check)?;
         (lost.iter().map(ToString::to_string).collect(), transaction.swap(out, new, out))
     };
     if let Err(error) = placed {

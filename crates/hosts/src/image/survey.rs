@@ -17,6 +17,7 @@ use crate::host;
 use crate::outcome::{Action, Grafted, Skipped};
 use crate::packed::is_libc;
 use crate::planner::Planner;
+use crate::proof::Proven;
 use crate::recognise::{Signature, signature_of};
 
 /// The largest executable or archive that is read.
@@ -36,8 +37,8 @@ pub(super) struct Survey<'p> {
 
 /// The graft of one file.
 struct Graft {
-    /// Its bytes; `None` for a dry run.
-    bytes: Option<Vec<u8>>,
+    /// The graft; `None` for a dry run.
+    proven: Option<Proven>,
     sha256: String,
 }
 
@@ -74,9 +75,9 @@ impl Survey<'_> {
                 None => {
                     let grafted = self.file(&tree, path, node, below, planner)?;
                     seen.insert(number, grafted.as_ref().map(|_| path.to_vec()));
-                    let Some(Graft { bytes, sha256 }) = grafted else { continue };
+                    let Some(Graft { proven, sha256 }) = grafted else { continue };
                     files.insert(path.to_vec(), sha256);
-                    if let Some(graft) = bytes {
+                    if let Some(graft) = proven {
                         let writing = started(&mut writing, image).context(self.out, "write")?;
                         writing.file(&tree, path, node, &graft).context(self.out, "write")?;
                     }
@@ -153,10 +154,10 @@ impl Survey<'_> {
         if !planner.request.dry_run {
             let (ready, trial) = prepared.prove(bytes, planner)?;
             grafted.add(trial);
-            made = Some(ready.graft(bytes)?.bytes().to_vec());
+            made = Some(ready.graft(bytes)?);
         }
         self.hosts.push(grafted);
-        Ok(Some(Graft { bytes: made, sha256 }))
+        Ok(Some(Graft { proven: made, sha256 }))
     }
 
     /// The command that makes a layer, for the image's history: the donors that went in.
@@ -205,7 +206,7 @@ fn is_host(bytes: &[u8]) -> Result<(), Option<String>> {
     }
     let executable = match Executable::read(bytes) {
         Ok(executable) => executable,
-        // Of another architecture, or damaged: the inspector knows more kinds of files.
+        // It is for another architecture, or damaged: the inspector reads more kinds of files.
         Err(_) => {
             return match inspector::inspect(bytes) {
                 Ok(report) if report.kind != inspector::Kind::Executable => Err(None),

@@ -20,6 +20,7 @@ use crate::place::{Change, Content, Observer, place, remove_leftovers};
 use crate::planner::Planner;
 use crate::recognise::signature_of;
 use crate::record::{Record, backup_path, folder_of, record_path};
+use crate::staged::Staged;
 use crate::transaction::{Purpose, Transaction, new_file, sync_folder};
 use crate::{attributes, out, sidecar};
 
@@ -233,7 +234,19 @@ fn write(
     bundle.notes.extend(lost.iter().map(ToString::to_string));
     new.as_file().sync_all().context(&place_of_it, "write")?;
     bundle.tar_sha256 = copied.written_tar;
-    let graft = new.into_temp_path();
+    // Read again from what was written: each graft is the one that was proven, and the checksum is the file's.
+    let graft = Staged::container(new.into_temp_path(), |written| {
+        let changed = || Error::ChangedMeanwhile { path: place_of_it.clone() };
+        let file = File::open(written).context(&place_of_it, "read")?;
+        let again = Source { path: &place_of_it, file: &file, format: source.format, watch: source.watch };
+        let mut left = survey.decided.len();
+        let (_, sha256) = again.scan(wants, &mut |name, bytes| {
+            let expected = survey.decided.get(name).map(|decided| decided.grafted.graft_sha256.as_str());
+            left -= usize::from(expected == Some(digest::sha256(bytes).as_str()));
+            Ok(())
+        })?;
+        if left == 0 && sha256 == copied.written { Ok(()) } else { Err(changed()) }
+    })?;
     let transaction = if bundle.source.is_some() {
         let mut transaction = Transaction::new(Purpose::Write);
         transaction.swap(&place_of_it, graft, &place_of_it)?;

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::image::{ELF_HEADER, PROGRAM_HEADER, differences};
 use super::{Check, loader};
-use crate::elf::{Elf, PT_LOAD, PT_NOTE, PT_TLS, SHF_ALLOC, SHT_NOBITS, SHT_SYMTAB, Segment};
+use crate::elf::{Elf, PT_DYNAMIC, PT_LOAD, PT_NOTE, PT_TLS, SHF_ALLOC, SHT_NOBITS, SHT_SYMTAB, Segment};
 use crate::entry_points::loads;
 use crate::report::Arch;
 
@@ -13,6 +13,8 @@ use crate::report::Arch;
 pub(super) const SECTION_HEADER: usize = 64;
 const SYMBOL: usize = 24;
 const PT_PHDR: u32 = 6;
+const PF_X: u32 = 1;
+const PF_W: u32 = 2;
 const PF_R: u32 = 4;
 const SHF_TLS: u64 = 0x400;
 const STT_TLS: u8 = 6;
@@ -37,6 +39,111 @@ pub(super) fn check(elf: &Elf<'_>, stock: &Elf<'_>) -> Check {
         let size = stock.bytes.data.len();
         format!("stock's {size} bytes, and {} behind them", elf.bytes.data.len() - size)
     })
+}
+
+/// Checks that the file of a dynamic program, as a graft has written it, is stock's followed by the new parts, which
+/// are loaded at `start` and behind: the ELF header is stock's but for its tables, each program header is stock's or
+/// true of a new part, and what is not loaded is where it was. `donor` is what became a part of it, if it did. The
+/// check fails for a file that has been stripped since.
+pub(super) fn check_dynamic(elf: &Elf<'_>, stock: &Elf<'_>, donor: Option<&Elf<'_>>, start: u64) -> Check {
+    let checked = headers(elf, stock)
+        .and_then(|()| kept_or_true(elf, stock, start))
+        .and_then(|()| thread_storage(elf, &[Some(stock), donor]))
+        .and_then(|()| contents(elf, stock).map(drop));
+    let size = stock.bytes.data.len();
+    let good = || format!("stock's {size} bytes, and {} behind them", elf.bytes.data.len() - size);
+    Check::unless("file", checked.err().into_iter().collect(), good)
+}
+
+/// Checks that the thread-local storage has room for that of all `parts`, and for no more.
+fn thread_storage(elf: &Elf<'_>, parts: &[Option<&Elf<'_>>]) -> Result<(), String> {
+    let storage = |elf: &Elf<'_>| elf.segments.iter().find(|it| it.kind == PT_TLS).map(|it| (it.memory, it.align));
+    let wanted: u64 = parts.iter().flatten().filter_map(|part| storage(part)).map(|(size, _)| size).sum();
+    match storage(elf) {
+        None if wanted == 0 => Ok(()),
+        Some((size, align)) if size.checked_sub(wanted).is_some_and(|between| between < align.max(64)) => Ok(()),
+        found => {
+            let size = found.map_or(0, |(size, _)| size);
+            Err(format!("its thread-local storage has {size} bytes, expected {wanted}"))
+        }
+    }
+}
+
+/// Checks that every program header of stock is there, but for those of what a graft moves, and that all others are
+/// true.
+fn kept_or_true(elf: &Elf<'_>, stock: &Elf<'_>, start: u64) -> Result<(), String> {
+    const MOVED: [u32; 3] = [PT_TLS, PT_PHDR, PT_DYNAMIC];
+    const NEW: [u32; 3] = [PT_LOAD, PT_NOTE, PT_TLS];
+    let mut open: Vec<(usize, &[u8])> = programs(elf).into_iter().enumerate().collect();
+    let mut moved = Vec::new();
+    for (header, segment) in programs(stock).into_iter().zip(&stock.segments) {
+        let same = open.iter().position(|(_, other)| *other == header);
+        let instead = || {
+            let is_its = |(at, _): &(usize, &[u8])| elf.segments[*at].kind == segment.kind;
+            open.iter().position(|one| MOVED.contains(&segment.kind) && is_its(one))
+        };
+        let Some(at) = same.or_else(instead) else {
+            return Err(format!("stock's program header about {:#x} is not there", segment.address));
+        };
+        let (index, other) = open.remove(at);
+        if other != header {
+            let now = &elf.segments[index];
+            let kept = match now.kind {
+                PT_PHDR => true,
+                // Loaders write to it (DT_DEBUG), whatever the linker said.
+                PT_DYNAMIC => now.flags == PF_R | PF_W,
+                _ => now.flags == segment.flags && now.align >= segment.align,
+            };
+            if !kept {
+                return Err(format!("the program header about {:#x} has other permissions", now.address));
+            }
+            moved.push((index, other));
+        }
+    }
+    if let Some((index, _)) = open.iter().find(|(index, _)| !NEW.contains(&elf.segments[*index].kind)) {
+        let segment = &elf.segments[*index];
+        return Err(format!("a program header about {:#x} is new, of the type {:#x}", segment.address, segment.kind));
+    }
+    match moved.into_iter().chain(open).find(|(index, raw)| !is_true(elf, &elf.segments[*index], raw, start)) {
+        Some((index, _)) => {
+            Err(format!("the program header about {:#x} is not as a graft writes it", elf.segments[index].address))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Whether a header that a graft has written is true: the part lies at `start` or behind, its two addresses are equal,
+/// its place in the file is that in memory, all of what is loaded is in the file, and the kernel can map it so.
+pub(super) fn is_true(elf: &Elf<'_>, segment: &Segment<'_>, raw: &[u8], start: u64) -> bool {
+    const PAGE: u64 = 4096;
+    let is_inside = |load: &&Segment<'_>| {
+        let (from, end) = (segment.address, segment.address.saturating_add(segment.memory));
+        load.address <= from && end <= load.address.saturating_add(load.memory)
+    };
+    let in_file = segment.data.is_some_and(|data| data.len() as u64 == segment.memory);
+    let is_placed = match segment.kind {
+        PT_LOAD => {
+            let is_congruent = segment.align >= PAGE && segment.align.is_power_of_two();
+            let is_page = segment.address % PAGE == segment.offset % PAGE;
+            let permitted = [PF_R, PF_R | PF_W, PF_R | PF_X].contains(&segment.flags);
+            in_file && is_congruent && is_page && permitted
+        }
+        PT_PHDR => {
+            let table = (elf.segments.len() * PROGRAM_HEADER) as u64;
+            in_file && segment.flags == PF_R && segment.memory == table && segment.align == 8
+        }
+        PT_NOTE => in_file && segment.flags == PF_R && segment.align == 4,
+        // The rest is zeros in each thread's own copy, and not in the file.
+        PT_TLS => segment.align.is_power_of_two() && segment.data.is_some() && segment.flags == PF_R,
+        // The dynamic section.
+        _ => in_file && segment.align == 8,
+    };
+    let load = loads(elf).find(|load| match segment.kind {
+        PT_TLS => load.address <= segment.address && segment.address <= load.address.saturating_add(load.memory),
+        _ => is_inside(load),
+    });
+    let offset = load.map(|load| load.offset.wrapping_add(segment.address.wrapping_sub(load.address)));
+    segment.address >= start && raw[16..24] == raw[24..32] && is_placed && offset == Some(segment.offset)
 }
 
 /// Checks that the ELF header is stock's, except the entry point, the offsets of the tables and their counts.

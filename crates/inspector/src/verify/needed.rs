@@ -77,6 +77,11 @@ impl<'a> Needed<'a> {
     }
 }
 
+/// The address where the new parts of a program that loads its donor begin; `None` without a note on that.
+pub(super) fn start(elf: &Elf<'_>) -> Option<u64> {
+    found(elf).ok().map(|needed| needed.start)
+}
+
 /// Whether it has the note of a dynamic program that loads its donor as a shared object, well formed or not.
 pub(super) fn has_note(elf: &Elf<'_>) -> bool {
     Needed::of(elf).is_some()

@@ -64,7 +64,9 @@ impl Verified {
     /// # Errors
     /// The checks that failed.
     pub fn merged(graft: Vec<u8>, stock: &[u8], donor: &[u8]) -> Result<Verified, Unsound> {
-        let checks = merged(&graft, Some(stock), Some(donor))?;
+        let mut checks = merged(&graft, Some(stock), Some(donor))?;
+        let (elf, stock, donor) = (parse(&graft)?, parse(stock)?, parse(donor)?);
+        checks.extend(merged::start(&elf).map(|start| file::check_dynamic(&elf, &stock, Some(&donor), start)));
         Verified::unless_failed(graft, checks)
     }
 
@@ -75,6 +77,8 @@ impl Verified {
     /// The checks that failed.
     pub fn needed(graft: Vec<u8>, stock: &[u8], path: &str, donor: &[u8]) -> Result<Verified, Unsound> {
         let mut checks = needed(&graft, Some(stock))?;
+        let (elf, stock) = (parse(&graft)?, parse(stock)?);
+        checks.extend(needed::start(&elf).map(|start| file::check_dynamic(&elf, &stock, None, start)));
         checks.push(needed_library(&graft, path, donor)?);
         Verified::unless_failed(graft, checks)
     }

@@ -5,7 +5,7 @@ use super::{PF_W, writable};
 use crate::elf::{Elf, PT_LOAD, PT_NOTE, SHF_ALLOC, SHT_NOBITS, Segment};
 use crate::entry_points::{EntryPoints, loads};
 use crate::verify::Check;
-use crate::verify::file::{SECTION_HEADER, headers, names_follow, programs, range, section_of_headers, table};
+use crate::verify::file::{SECTION_HEADER, headers, is_true, names_follow, programs, range, section_of_headers, table};
 use crate::verify::image::{ELF_HEADER, differences};
 
 /// SHT_PROGBITS
@@ -58,12 +58,13 @@ fn program_headers(elf: &Elf<'_>, stock: &Elf<'_>, before: &Segment<'_>, after: 
         return Err(format!("{} program headers are new, expected {}", open.len(), NEW_LOADS + 1));
     }
     // The loader takes its headers at its base plus their offset, so that the two have to be equal.
+    let end = stock.segments.iter().map(|it| it.address.saturating_add(it.memory)).max().unwrap_or(0);
     let crooked = open.iter().find(|(index, raw)| {
         let segment = &elf.segments[*index];
-        segment.offset != segment.address || raw[16..24] != raw[24..32]
+        segment.offset != segment.address || !is_true(elf, segment, raw, end)
     });
     match crooked {
-        Some((index, _)) => Err(format!("the offset of the new segment {index} is not its address")),
+        Some((index, _)) => Err(format!("the header of the new segment {index} is not as a graft writes it")),
         None => Ok(()),
     }
 }

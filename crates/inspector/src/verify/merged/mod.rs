@@ -70,6 +70,11 @@ impl Merged {
     }
 }
 
+/// The address where the new parts of a merged program begin; `None` without a note on a merge.
+pub(super) fn start(elf: &Elf<'_>) -> Option<u64> {
+    Merged::of(elf)?.ok().map(|merged| merged.start)
+}
+
 /// Whether it has the note on a merge, well formed or not.
 pub(crate) fn has_merged_note(elf: &Elf<'_>) -> bool {
     Merged::of(elf).is_some()
