@@ -37,6 +37,11 @@ impl Identity {
         }
     }
 
+    /// Whether a file system may have made this file of the other one, as a copy with all its times.
+    pub(crate) fn may_be_copy_of(&self, other: &Identity) -> bool {
+        (self.size, self.modified) == (other.size, other.modified)
+    }
+
     /// Whether a later change will show in the time, by the time at which the file was read.
     fn is_settled(&self, read: SystemTime) -> bool {
         let (seconds, nanoseconds) = self.modified;

@@ -166,12 +166,27 @@ struct Prepared {
     notes: Notes,
 }
 
+/// Returns the identity of the host after the backup was made. `before` is what the host was when it was read.
+///
+/// overlayfs copies a file of a lower layer before it gets another link. If the file had several links, the copy has
+/// another inode number. It is the same host if all else is equal, the content included.
+fn identity_after_backup(host: &Path, before: &fs::Metadata, expected: &str) -> Result<Identity, Error> {
+    let after = fs::metadata(host).context(host, "read")?;
+    let (old, new) = (Identity::of(before), Identity::of(&after));
+    let owned = |metadata: &fs::Metadata| (metadata.mode(), metadata.uid(), metadata.gid());
+    let is_copy = new.may_be_copy_of(&old) && owned(before) == owned(&after);
+    if old == new || (is_copy && sidecar::sha256(host)?.as_deref() == Some(expected)) {
+        return Ok(new);
+    }
+    Err(Error::ChangedMeanwhile { path: host.to_owned() })
+}
+
 fn prepare(change: &Change<'_>, transaction: &mut Transaction, observe: Observer<'_>) -> Result<Prepared, Error> {
     let host = change.host;
     let again = HostFile::open(host.to_owned())?;
     let file = again.file();
     let metadata = file.metadata().context(host, "read")?;
-    let identity = Identity::of(&metadata);
+    let mut identity = Identity::of(&metadata);
     let bytes = match (&change.graft, change.read.and_then(|read| read.bytes_of(&identity))) {
         (Some(Content::Bundle { .. }), _) => &[],
         (_, Some(bytes)) => bytes,
@@ -202,6 +217,7 @@ fn prepare(change: &Change<'_>, transaction: &mut Transaction, observe: Observer
             notes.on_host.push("had other hard links; they keep the stock file, only this name is grafted".to_owned());
         }
         backup = back_up(host, file, change.expected, old.as_ref(), &mut notes, transaction, observe)?;
+        identity = identity_after_backup(host, &metadata, change.expected)?;
     }
     if let Some(record) = change.record {
         let mut record = record.clone();

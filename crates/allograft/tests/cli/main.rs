@@ -31,6 +31,7 @@ mod inspect;
 mod integrations;
 mod killed;
 mod lab;
+mod layers;
 mod libraries;
 mod loaders;
 mod manual;
