@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::io;
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -57,10 +58,12 @@ pub(crate) fn run_to_end(command: &mut Command, patience: Patience) -> io::Resul
 fn watched(child: &mut Child, patience: Patience) -> io::Result<Option<End>> {
     let mut looked = Instant::now();
     let mut last = (Duration::ZERO, Instant::now());
+    let mut seen_as = None;
     while child.try_wait()?.is_none() {
         if looked.elapsed() >= LONG_LOOK {
             looked = Instant::now();
-            let activity = Activity::of(child.id());
+            seen_as = seen_as.or_else(|| number_in(Path::new("/proc"), std::process::id(), child.id()));
+            let activity = seen_as.map_or_else(Activity::default, Activity::of);
             if activity.used > patience.0 {
                 return Ok(Some(End::TooSlow));
             }
@@ -73,6 +76,31 @@ fn watched(child: &mut Child, patience: Patience) -> io::Result<Option<End>> {
         sleep(LOOK);
     }
     Ok(None)
+}
+
+/// Returns the number that `proc` has for `child`, a child of this process; `None` if it has none.
+///
+/// `proc` may belong to an outer namespace of processes, as after `unshare --pid` alone. Then a process has another
+/// number there, and its own number is a stranger's. `NSpid` lists a process's numbers in all namespaces, the innermost
+/// last (proc_pid_status(5)).
+fn number_in(proc: &Path, own: u32, child: u32) -> Option<u32> {
+    let this: u32 = fs::read_link(proc.join("self")).ok()?.to_str()?.parse().ok()?;
+    if this == own {
+        return Some(child);
+    }
+    let innermost = |process: u32| -> Option<u32> {
+        let status = fs::read_to_string(proc.join(process.to_string()).join("status")).ok()?;
+        let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+        numbers.split_whitespace().last()?.parse().ok()
+    };
+    for thread in fs::read_dir(proc.join(this.to_string()).join("task")).ok()?.flatten() {
+        let children = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+        let mut children = children.split_whitespace().filter_map(|child| child.parse().ok());
+        if let Some(found) = children.find(|other| innermost(*other) == Some(child)) {
+            return Some(found);
+        }
+    }
+    None
 }
 
 /// What a process and its descendants do.
@@ -127,6 +155,27 @@ mod tests {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
         command
+    }
+
+    #[test]
+    fn a_child_has_another_number_in_an_outer_namespace() {
+        let proc = tempfile::tempdir().unwrap();
+        let put = |path: &str, text: &str| {
+            let path = proc.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        std::os::unix::fs::symlink("500", proc.path().join("self")).unwrap();
+        put("500/task/500/children", "501 ");
+        put("500/task/503/children", "502 ");
+        put("501/status", "Name:\ta\nNSpid:\t501\t8\n");
+        put("502/status", "Name:\tb\nNSpid:\t502\t7\n");
+        // A stranger, who has the child's number there.
+        put("7/status", "Name:\tc\nNSpid:\t7\n");
+        assert_eq!(number_in(proc.path(), 500, 7), Some(7));
+        assert_eq!(number_in(proc.path(), 6, 7), Some(502));
+        assert_eq!(number_in(proc.path(), 6, 9), None);
+        assert_eq!(number_in(&proc.path().join("none"), 6, 7), None);
     }
 
     #[test]
