@@ -239,20 +239,40 @@ impl Apt {
         command
     }
 
-    /// Downloads packages and all their dependencies, and unpacks them into `folder`. Runs none of their scripts.
+    /// Downloads packages and all their dependencies. Returns the files: base-files is first, since it has the links
+    /// from /bin to /usr/bin and the like; all are in one folder, which holds nothing else.
     ///
     /// # Errors
     /// When one cannot be fetched.
-    pub fn unpack_whole(&self, packages: &[&str], folder: &Path) -> Result<()> {
+    pub fn download_whole(&self, packages: &[&str]) -> Result<Vec<PathBuf>> {
         let mut download = self.command();
         download.args(["--yes", "--download-only", "-o", "APT::Install-Recommends=false", "install"]);
         command::output(download.args(packages))?;
         let archives = self.folder.join("cache/archives");
         let mut files: Vec<PathBuf> = fs::read_dir(&archives)?.flatten().map(|entry| entry.path()).collect();
         files.retain(|path| path.extension().is_some_and(|ending| ending == "deb"));
-        // base-files is first, since it has the links from /bin to /usr/bin and the like.
         files.sort_by_key(|path| !path.to_string_lossy().contains("/base-files_"));
-        for file in files {
+        Ok(files)
+    }
+
+    /// Returns the names of packages and of all their dependencies.
+    ///
+    /// # Errors
+    /// When one is not known.
+    pub fn needed(&self, packages: &[&str]) -> Result<Vec<String>> {
+        let mut simulate = self.command();
+        simulate.args(["--simulate", "-o", "APT::Install-Recommends=false", "install"]);
+        let said = command::output(simulate.args(packages))?;
+        let names = said.lines().filter_map(|line| line.strip_prefix("Inst ")?.split_whitespace().next());
+        Ok(names.map(str::to_owned).collect())
+    }
+
+    /// Downloads packages and all their dependencies, and unpacks them into `folder`. Runs none of their scripts.
+    ///
+    /// # Errors
+    /// When one cannot be fetched.
+    pub fn unpack_whole(&self, packages: &[&str], folder: &Path) -> Result<()> {
+        for file in self.download_whole(packages)? {
             command::output(Command::new("dpkg-deb").arg("-x").arg(&file).arg(folder))?;
             fs::remove_file(file)?;
         }

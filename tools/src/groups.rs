@@ -36,6 +36,8 @@ pub const GROUPS: &[Group] = &[
     group("musls", "musl's libc.so as others build it", &[], &[4]),
     group("windows", "programs for Windows, under Wine", &[], &[4]),
     group("system", "a Debian with many programs", &[], &[5]),
+    group("installed", "programs of a Debian as installed, at work", &[], &[7]),
+    group("released", "released static programs, at work", &[], &[3]),
     group("toolchains", "compilers of other languages", &[], &[9]),
     group("rust", "Rust with musl targets", &[Arch::Aarch64], &[0]),
     group("install", "packages, installed into a root folder", &[], &[]),

@@ -19,6 +19,8 @@
 //! | [`musls`] | musl's libc.so as others build it |
 //! | [`rust`] | a Rust toolchain with musl targets |
 //! | [`system`] | a Debian with many programs |
+//! | [`installed`] | a Debian with many programs, installed |
+//! | [`released`] | released static programs to graft |
 //! | [`toolchains`] | compilers of other languages |
 //! | [`windows`] | Wine and a compiler for Windows |
 
@@ -27,9 +29,11 @@ pub mod corpus;
 pub mod debian;
 pub mod folder;
 pub mod groups;
+pub mod installed;
 pub mod musls;
 pub mod packages;
 pub mod projects;
+pub mod released;
 pub mod rust;
 pub mod schema;
 pub mod sources;

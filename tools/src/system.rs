@@ -39,7 +39,7 @@ fn fill(folder: &Path) -> Result<()> {
 }
 
 /// Lets everybody read all files, so that the user who unpacked them can.
-fn readable(folder: &Path) -> Result<()> {
+pub(crate) fn readable(folder: &Path) -> Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let kind = entry.file_type()?;

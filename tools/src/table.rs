@@ -9,7 +9,10 @@ use fixtures::wheels::{BUILD_SYSTEMS, FOR_MUSL};
 use zigcc::Arch;
 
 use crate::debian::Item;
-use crate::{corpus, debian, folder, musls, projects, rust, schema, sources, system, toolchains, wheels, windows, zig};
+use crate::{
+    corpus, debian, folder, installed, musls, projects, released, rust, schema, sources, system, toolchains, wheels,
+    windows, zig,
+};
 
 /// A row of the table.
 pub struct Tool {
@@ -76,7 +79,7 @@ pub const TOOLS: &[Tool] = &[
     tool("zig-cxx", "zig's C++ library", 0, Made, ZIG_CXX, Zig(|zig| zig::install_cxx(zig, Arch::X86_64))),
     tool("zig-aarch64", "zig's musl", 0, Made, AARCH64, Zig(|zig| zig::install_musl(zig, Arch::Aarch64))),
     tool("zig-riscv64", "zig's musl", 0, Made, RISCV64, Zig(|zig| zig::install_musl(zig, Arch::Riscv64))),
-    tool("corpus", "released programs", 370, Sha256, &["corpus", "install"], Other(corpus::prepare)),
+    tool("corpus", "released programs", 370, Sha256, &["corpus", "released", "install"], Other(corpus::prepare)),
     tool("schema", "CycloneDX's schema and a validator", 5, Sha256, &["schema"], Other(schema::prepare)),
     tool("crates", "a project of crates.io", 20, Sha256, &["projects"], Other(projects::prepare_crates)),
     tool("bazel", "Bazel", 42, Sha256, &["bazel", "projects"], Other(toolchains::prepare_bazel)),
@@ -85,6 +88,8 @@ pub const TOOLS: &[Tool] = &[
     tool("windows", "Wine and mingw-w64's gcc", 170, Debian, &["windows"], Other(windows::prepare)),
     tool("programs", "programs for musl", 90, Sha256, &["system"], Other(|| wheels::install(&FOR_MUSL))),
     tool("system", "a Debian with many programs; 2.2 GB", 700, Debian, &["system", "install"], Other(system::prepare)),
+    tool("installed", "a Debian as installed; 2.8 GB", 750, Debian, &["installed"], Other(installed::prepare)),
+    tool("released", "released static programs", 370, Sha256, &["released"], Other(released::prepare)),
     tool("zigs", "several releases of zig", 180, Sha256, &["zigs", "toolchains"], Other(zig::install_others)),
     tool(
         "toolchains",

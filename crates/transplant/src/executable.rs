@@ -121,7 +121,7 @@ impl<'a> Executable<'a> {
         needed::with_library(&self.image, library)
     }
 
-    /// A copy of a graft that runs its self-test (see [`self_test`]); `None` if it is not exactly one graft of this
+    /// A copy of a graft that runs its self-test in place of the program; `None` if it is not exactly one graft of this
     /// program's format.
     pub fn with_self_test(&self) -> Option<Vec<u8>> {
         self_test::copy(self)
