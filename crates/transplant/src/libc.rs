@@ -108,7 +108,8 @@ pub(crate) fn process_end(code: &mut Code<'_>) -> Option<ProcessEnd> {
     let [exits, ends] = [b"exit".as_slice(), b"_Exit"].map(|name| code.named(name));
     if !exits.is_empty() || !ends.is_empty() {
         let ([exit], [end]) = (exits.as_slice(), ends.as_slice()) else { return None };
-        return end_of(code.function(*exit)?, *end);
+        let function = code.function(*exit)?.clone();
+        return end_of(code, &function, *end);
     }
     let none = BTreeSet::new();
     let mut ends = BTreeSet::new();
@@ -120,7 +121,8 @@ pub(crate) fn process_end(code: &mut Code<'_>) -> Option<ProcessEnd> {
     for end in ends {
         for site in callers(code, end) {
             let Some(start) = code.enclosing(site, &none) else { continue };
-            found.extend(code.function(start).and_then(|function| end_of(function, end)));
+            let function = code.function(start).cloned();
+            found.extend(function.and_then(|function| end_of(code, &function, end)));
         }
     }
     let found: Vec<ProcessEnd> = found.into_iter().collect();
@@ -128,8 +130,9 @@ pub(crate) fn process_end(code: &mut Code<'_>) -> Option<ProcessEnd> {
 }
 
 /// Finds the call before that of `end`, if there are three in a row.
-fn end_of(function: &Function, end: u64) -> Option<ProcessEnd> {
-    let pairs: Vec<(u64, u64, u64)> = adjacent_calls(function).collect();
+fn end_of(code: &Code<'_>, function: &Function, end: u64) -> Option<ProcessEnd> {
+    // Calls that do not return lie side by side where a program chooses between several ways to end.
+    let pairs: Vec<(u64, u64, u64)> = adjacent_calls(function).filter(|(_, first, _)| code.returns(*first)).collect();
     let before = |site: u64, called: u64| {
         let leads = |(from, _, second): &&(u64, u64, u64)| {
             *second == called && *from < site && !pairs.iter().any(|(other, ..)| (from + 1..site).contains(other))

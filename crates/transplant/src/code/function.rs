@@ -44,8 +44,9 @@ impl Function {
                 match instruction.flow {
                     Flow::Call(Some(target)) => {
                         function.calls.push((at, target));
-                        if code.is_start(code.behind_padding(instruction.next)) {
-                            // Compilers put nothing behind a call that does not return.
+                        // Compilers put nothing behind a call that does not return. There is nowhere to return to for
+                        // `_start` (arch/ARCH/crt_arch.h).
+                        if code.is_last_call(instruction.next) || !code.returns(target) || start == code.image.entry {
                             break;
                         }
                     }
@@ -65,6 +66,7 @@ impl Function {
                         }
                     }
                     Flow::Return | Flow::Jump(None) | Flow::Trap => break,
+                    Flow::Next | Flow::Call(None) if code.machine.is_last_system_call(code.image, at) => break,
                     Flow::Next | Flow::Call(None) => {}
                 }
                 at = instruction.next;
@@ -145,6 +147,24 @@ impl Function {
     /// The address behind its last instruction.
     pub(crate) fn end(&self) -> u64 {
         self.instructions.values().map(|instruction| instruction.next).max().unwrap_or(self.start)
+    }
+
+    /// Whether it returns, or goes on to another function.
+    pub(super) fn may_return(&self) -> bool {
+        let ends = |instruction: &Instruction| matches!(instruction.flow, Flow::Return | Flow::Jump(None));
+        !self.tails.is_empty() || self.instructions.values().any(ends)
+    }
+
+    /// The end of its first piece: behind it lies padding and another function, or code that control does not reach.
+    pub(super) fn first_end(&self, code: &Code<'_>) -> u64 {
+        let mut end = self.start;
+        loop {
+            let at = if self.instructions.contains_key(&end) { end } else { code.behind_padding(end) };
+            match self.instructions.get(&at) {
+                Some(instruction) => end = instruction.next,
+                None => return end,
+            }
+        }
     }
 
     pub(crate) fn refers_into(&self, range: Range<u64>) -> bool {

@@ -126,6 +126,24 @@ pub(crate) trait Machine: Musl {
         false
     }
 
+    /// Whether the instruction at an address ends the process, by musl's a_crash (src/internal/atomic.h), which the
+    /// compiler takes to return. False by default: where it ends a path anyway.
+    fn crashes(&self, _: &Image<'_>, _: u64) -> bool {
+        false
+    }
+
+    /// Whether the instruction at an address is a system call that does not return, by the number that the one before
+    /// loads: exit, exit_group and rt_sigreturn. musl's functions in assembly end so. False by default.
+    fn is_last_system_call(&self, _: &Image<'_>, _: u64) -> bool {
+        false
+    }
+
+    /// Whether the stack is as it was at a function's start wherever it returns or goes on to another. In the middle of a
+    /// function that has a frame it is not. False by default: it is not known.
+    fn keeps_stack(&self, _: &Code<'_>, _: &Function) -> bool {
+        false
+    }
+
     /// Whether compilers end a function by a conditional branch to another one.
     fn leaves_by_condition(&self) -> bool;
 

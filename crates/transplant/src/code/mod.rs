@@ -6,6 +6,7 @@ mod function;
 mod instruction;
 mod machine;
 pub(crate) mod origin;
+mod returning;
 mod x86_64;
 
 pub(crate) use features::{Feature, Features};
@@ -68,10 +69,12 @@ pub(crate) struct Code<'a> {
     /// function of this file that the slot is for. Only the loader itself has some.
     stubs: HashMap<u64, u64>,
     functions: HashMap<u64, Option<Function>>,
+    /// Where functions begin that nothing leads to: directly behind others.
+    laid: BTreeSet<u64>,
     /// Addresses already tested for being parts of functions.
     parts: RefCell<HashMap<u64, bool>>,
     /// Functions already tested for whether they return.
-    pub(crate) returning: RefCell<HashMap<u64, bool>>,
+    returning: RefCell<HashMap<u64, bool>>,
     /// The steps left for following addresses: damaged files must not take forever.
     pub(crate) steps_left: Cell<u64>,
 }
@@ -128,6 +131,7 @@ impl<'a> Code<'a> {
             symbols,
             stubs,
             functions: HashMap::new(),
+            laid: BTreeSet::new(),
             parts: RefCell::default(),
             returning: RefCell::default(),
             steps_left: Cell::new(MOST_STEPS),
@@ -304,7 +308,46 @@ impl<'a> Code<'a> {
                 return Some(start);
             }
         }
-        inside.or(weak)
+        if inside.is_some() {
+            return inside;
+        }
+        // Something jumps to `weak`, perhaps the function around it only.
+        let laid = self.laid_behind(address);
+        laid.filter(|start| weak.is_none_or(|weak| self.function(*start).is_some_and(|it| it.covers(weak)))).or(weak)
+    }
+
+    /// The start of a function that nothing branches to and that covers an address: unreachable, or called through a
+    /// pointer. Linkers lay functions end to end in any order. So it is sought from the nearest known function on, or
+    /// from the start of the code, and each function between is followed to its end.
+    fn laid_behind(&mut self, address: u64) -> Option<u64> {
+        let low = address.saturating_sub(SPAN);
+        let known: Vec<u64> = self.starts_within(low..address.saturating_add(1)).into_iter().rev().collect();
+        let known = known.into_iter().find(|start| self.is_start(*start) && self.function(*start).is_some());
+        let mut start = match known {
+            Some(known) => self.behind(known)?,
+            None => self.image.executable().map(|(start, _)| start).find(|start| (low..=address).contains(start))?,
+        };
+        while start <= address {
+            if self.machine.reads_as_entry(self, start) && self.laid.insert(start) {
+                self.functions.remove(&start);
+            }
+            let function = self.function(start)?.clone();
+            if !self.machine.keeps_stack(self, &function) {
+                self.laid.remove(&start);
+                return None;
+            }
+            if function.covers(address) {
+                return function.may_return().then_some(start);
+            }
+            start = self.behind(start)?;
+        }
+        None
+    }
+
+    /// The address behind a function and the padding that follows it.
+    fn behind(&mut self, start: u64) -> Option<u64> {
+        let function = self.function(start)?.clone();
+        Some(self.behind_padding(function.first_end(self)))
     }
 
     /// The address behind the padding between two functions.
@@ -314,10 +357,24 @@ impl<'a> Code<'a> {
         for _ in 0..MOST {
             match self.instruction(at) {
                 Some(instruction) if self.machine.is_padding(self.image, &instruction) => at = instruction.next,
-                _ => return at,
+                _ => break,
             }
         }
-        at
+        self.behind_zeros(at)
+    }
+
+    /// The address behind zeros up to a multiple of 16: mold fills gaps with them. They may read as an instruction,
+    /// together with the code behind them.
+    fn behind_zeros(&self, end: u64) -> u64 {
+        let aligned = end.next_multiple_of(16);
+        let between = self.image.read(end, (aligned - end) as usize);
+        if between.is_some_and(|bytes| bytes.iter().all(|byte| *byte == 0)) { aligned } else { end }
+    }
+
+    /// Whether another function begins behind a call that ends at an address, so that the call does not return.
+    fn is_last_call(&self, end: u64) -> bool {
+        let (behind, zeros) = (self.behind_padding(end), self.behind_zeros(end));
+        self.is_start(behind) || (zeros != end && self.jumped.contains(&zeros))
     }
 
     /// Places that something jumps to among the instructions of a function.
@@ -342,7 +399,12 @@ impl<'a> Code<'a> {
             return true;
         }
         let led_to = self.called.contains(&start) || self.jumped.contains(&start);
-        (led_to || self.machine.follows_an_end(self.image, start)) && self.machine.reads_as_entry(self, start)
+        (led_to || self.follows_an_end(start)) && self.machine.reads_as_entry(self, start)
+    }
+
+    /// Whether a function ends before an address, padding left out.
+    pub(crate) fn follows_an_end(&self, address: u64) -> bool {
+        self.laid.contains(&address) || self.machine.follows_an_end(self.image, address)
     }
 
     /// The named functions, by name.

@@ -4,14 +4,15 @@
 //! use. So every place in the code that reads as a reference to them has to lie in an instruction of the family, or be
 //! proven not to be a reference, or lie in unreachable code.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
 use format::Role;
 
 use super::donate;
 use super::roles::Candidates;
-use crate::code::{Code, Function, Reference};
+use crate::code::{Code, Flow, Function, Reference};
+use crate::image::{u32_at, u64_at};
 use crate::refusal::Refusal;
 
 /// `sizeof(struct malloc_context)` in musl 1.2.1 to 1.2.6 with 64-bit addresses: 0x398 at least, 0x3a0 at most.
@@ -35,14 +36,12 @@ pub(super) fn confine(
     table: u64,
 ) -> Result<State, Refusal> {
     let mut functions = BTreeMap::new();
-    for start in core.values() {
-        reach(code, *start, 0, &mut functions);
-    }
+    reach(code, core.values().copied(), &mut functions);
     let context = context(code, core, candidates, &functions)?;
     let ranges = [context.clone(), table..table + 96];
     let donate = donate::find(code, &context, &functions)?;
     if let Some(start) = donate {
-        reach(code, start, 0, &mut functions);
+        reach(code, [start], &mut functions);
     }
     let references: BTreeSet<Reference> = ranges.iter().flat_map(|range| code.references(range.clone())).collect();
 
@@ -92,15 +91,19 @@ pub(super) fn confine(
     Ok(State { functions, references: references.len(), fork_hook, donate })
 }
 
-/// Adds a function and those that it calls, as deep as the family goes.
-fn reach(code: &mut Code<'_>, start: u64, depth: usize, functions: &mut BTreeMap<u64, Function>) {
-    if functions.contains_key(&start) || depth > 4 {
-        return;
+/// Adds functions and those that they call, as deep as the family goes: those that are called by the nearest first, since
+/// one may also be reached in other ways.
+fn reach(code: &mut Code<'_>, starts: impl IntoIterator<Item = u64>, functions: &mut BTreeMap<u64, Function>) {
+    const DEEPEST: usize = 4;
+    let mut open: VecDeque<(u64, usize)> = starts.into_iter().map(|start| (start, 0)).collect();
+    while let Some((start, depth)) = open.pop_front() {
+        if functions.contains_key(&start) || depth > DEEPEST {
+            continue;
+        }
+        let Some(function) = code.function(start).cloned() else { continue };
+        open.extend(function.leads_to().map(|to| (to, depth + 1)));
+        functions.insert(start, function);
     }
-    let Some(function) = code.function(start).cloned() else { return };
-    let leads: Vec<u64> = function.leads_to().collect();
-    functions.insert(start, function);
-    leads.into_iter().for_each(|to| reach(code, to, depth + 1, functions));
 }
 
 /// Finds `__malloc_context`. Its first word, the secret, is compared wherever a block's group is found, and malloc uses
@@ -154,7 +157,10 @@ fn is_dead(code: &mut Code<'_>, start: u64, family: &BTreeMap<u64, Function>, en
     // Control can fall into a place that does not follow the end of a function.
     let mut entries = code.starts_amid(&own);
     entries.insert(start);
-    if entries.iter().any(|entry| code.holds_address(*entry)) || !code.machine.follows_an_end(code.image, start) {
+    if entries.iter().any(|entry| code.holds_address(*entry)) || !code.follows_an_end(start) {
+        return false;
+    }
+    if is_in_jump_table(code, &own) {
         return false;
     }
     let callers = entries
@@ -176,6 +182,34 @@ fn is_dead(code: &mut Code<'_>, start: u64, family: &BTreeMap<u64, Function>, en
         }
     }
     true
+}
+
+/// Whether a table of distances or of addresses, of a function before this one, leads to a place in it: then it is a
+/// part of that function. Compilers write so what a `switch` chooses from.
+fn is_in_jump_table(code: &mut Code<'_>, own: &Function) -> bool {
+    const NEAR: u64 = 4096;
+    const MOST_PLACES: u64 = 512;
+    for start in code.starts_within(own.start.saturating_sub(NEAR)..own.start) {
+        let Some(function) = code.function(start) else { continue };
+        if !function.instructions.values().any(|instruction| instruction.flow == Flow::Jump(None)) {
+            continue;
+        }
+        let tables: BTreeSet<u64> = function.addresses().collect();
+        for table in tables {
+            let leads = |place: u64| {
+                let distance = u32_at(code.image.read(table + 4 * place, 4)?, 0)?.cast_signed();
+                let slot = table + 8 * place;
+                let address = code.image.read(slot, 8).and_then(|bytes| u64_at(bytes, 0));
+                let relocated = code.relocations.value_at(slot);
+                let places = [Some(table.wrapping_add_signed(distance.into())), address, relocated];
+                Some(places.into_iter().flatten().any(|to| own.instructions.contains_key(&to)))
+            };
+            if (0..MOST_PLACES).map_while(leads).any(|leads| leads) {
+                return true;
+            }
+        }
+    }
+    false
 }
 
 /// Finds __malloc_atfork (musl 1.2.2 and later). It takes the allocator's lock before a fork, releases it in the

@@ -12,7 +12,7 @@ use transplant::{Graft, Plan};
 use crate::{BLOB, graft, linked};
 
 /// Grafts with symbols and as if there were none: one finds nothing that the other does not. Then runs it.
-fn grafted(program: &[u8], folder: &Path, name: &str) -> Plan {
+pub(crate) fn grafted(program: &[u8], folder: &Path, name: &str) -> Plan {
     let made = |as_if_stripped| graft(program, &BLOB, as_if_stripped).unwrap().unwrap();
     let (Graft { plan: with, bytes }, without) = (made(false), made(true).plan);
     // Symbols name functions that nothing calls, too.
@@ -26,7 +26,7 @@ fn grafted(program: &[u8], folder: &Path, name: &str) -> Plan {
     with
 }
 
-fn run(graft: &[u8], folder: &Path, name: &str) {
+pub(crate) fn run(graft: &[u8], folder: &Path, name: &str) {
     let path = folder.join("graft");
     fs::write(&path, graft).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
@@ -60,6 +60,16 @@ fn a_fork_hook_that_writes_a_register() {
     program[store..store + 2].copy_from_slice(b"\x89\xf8");
     for as_if_stripped in [false, true] {
         assert!(graft(&program, &BLOB, as_if_stripped).unwrap().is_err());
+    }
+}
+
+/// A program that ends in several ways has calls side by side that do not return: they are not `exit`.
+#[test]
+fn the_end_of_the_process_is_found_beside_other_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = fs::read(linked(folder.path(), "endings", false)).unwrap();
+    for as_if_stripped in [false, true] {
+        assert!(graft(&program, &BLOB, as_if_stripped).unwrap().unwrap().plan.process_end);
     }
 }
 

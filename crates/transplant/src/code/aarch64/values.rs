@@ -1,7 +1,7 @@
 //! The values of registers, as far as the code determines them. Addresses are made by two or three instructions,
 //! sometimes far from each other, so they are followed from one to the next.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 use super::super::{Flow, Function};
 use super::fields::Word;
@@ -262,52 +262,12 @@ pub(super) fn of_function(code: &Code<'_>, function: &Function) -> BTreeMap<u64,
 pub(super) fn follows(code: &Code<'_>, word: Word) -> [Option<u64>; 2] {
     let next = Some(word.address + 4);
     match flow(word) {
-        Flow::Call(Some(target)) if !returns(code, target, 0) => [None, None],
+        Flow::Call(Some(target)) if !code.returns(target) => [None, None],
         Flow::Next | Flow::Call(_) => [next, None],
         Flow::Conditional(target) => [next, Some(target)],
         Flow::Jump(target) => [target, None],
         Flow::Return | Flow::Trap => [None, None],
     }
-}
-
-/// Whether a function may return: a return, or a jump through a register, can be reached.
-fn returns(code: &Code<'_>, start: u64, depth: usize) -> bool {
-    const MOST_INSTRUCTIONS: usize = 400;
-    const DEEPEST: usize = 4;
-    if depth > DEEPEST {
-        return true;
-    }
-    if let Some(known) = code.returning.borrow().get(&start) {
-        return *known;
-    }
-    let (mut seen, mut open) = (HashSet::new(), vec![start]);
-    let mut found = false;
-    while let (false, Some(address)) = (found, open.pop()) {
-        if !seen.insert(address) {
-            continue;
-        }
-        let Some(word) = word_at(code.image, address) else { continue };
-        found = seen.len() > MOST_INSTRUCTIONS
-            || match flow(word) {
-                Flow::Return | Flow::Jump(None) => true,
-                Flow::Trap => false,
-                Flow::Call(Some(target)) if target != start && !returns(code, target, depth + 1) => false,
-                Flow::Next | Flow::Call(_) => {
-                    open.push(address + 4);
-                    false
-                }
-                Flow::Jump(Some(target)) => {
-                    open.push(target);
-                    false
-                }
-                Flow::Conditional(target) => {
-                    open.extend([target, address + 4]);
-                    false
-                }
-            };
-    }
-    code.returning.borrow_mut().insert(start, found);
-    found
 }
 
 /// Whether the instruction is a call of a function. A system call does not count.

@@ -29,6 +29,8 @@ fn is_end(bytes: &[u8]) -> bool {
     matches!(byte(1), Some(0xc3 | 0xcc | 0xf4))
         || byte(5) == Some(0xe9)
         || byte(2) == Some(0xeb)
+        // jmp register
+        || (byte(2) == Some(0xff) && byte(1).is_some_and(|last| last & 0xf8 == 0xe0))
         || bytes.ends_with(b"\x0f\x0b")
 }
 
@@ -43,6 +45,13 @@ fn saves(instruction: &Instruction) -> bool {
         && [R::RBX, R::RBP, R::R12, R::R13, R::R14, R::R15].contains(&instruction.op1_register())
 }
 
+/// Whether an instruction asks how many vector registers have arguments, as functions with a variable number of arguments
+/// do: `test al, al` (System V ABI, 3.5.7).
+fn counts_vectors(instruction: &Instruction) -> bool {
+    instruction.mnemonic() == Mnemonic::Test
+        && [instruction.op0_register(), instruction.op1_register()] == [Register::AL; 2]
+}
+
 /// Whether the code reads only its arguments before it writes registers (System V ABI, 3.2.3), as a function's first
 /// instructions do.
 pub(super) fn reads_as_entry(image: &Image<'_>, start: u64) -> bool {
@@ -53,7 +62,7 @@ pub(super) fn reads_as_entry(image: &Image<'_>, start: u64) -> bool {
     for _ in 0..14 {
         let Some(instruction) = at(image, address) else { return false };
         address = instruction.next_ip();
-        if instruction.mnemonic() == Mnemonic::Push || saves(&instruction) {
+        if instruction.mnemonic() == Mnemonic::Push || saves(&instruction) || counts_vectors(&instruction) {
             continue;
         }
         let cleared = matches!(

@@ -7,6 +7,7 @@ mod features;
 mod keys;
 mod musl;
 mod references;
+mod stack;
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -99,6 +100,27 @@ impl Machine for X86_64 {
 
     fn reads_as_entry(&self, code: &Code<'_>, start: u64) -> bool {
         entry::reads_as_entry(code.image, start)
+    }
+
+    /// arch/x86_64/atomic_arch.h
+    fn crashes(&self, image: &Image<'_>, address: u64) -> bool {
+        at(image, address).is_some_and(|instruction| instruction.mnemonic() == Mnemonic::Hlt)
+    }
+
+    fn is_last_system_call(&self, image: &Image<'_>, address: u64) -> bool {
+        // mov eax, n and mov rax, n (src/signal/x86_64/restore.s, src/thread/x86_64/__unmapself.s).
+        let loads = [60_u8, 231, 15].into_iter().any(|number| {
+            let ends = |load: &[u8]| {
+                let size = load.len() as u64;
+                address.checked_sub(size).and_then(|at| image.read(at, load.len())) == Some(load)
+            };
+            ends(&[0xb8, number, 0, 0, 0]) || ends(&[0x48, 0xc7, 0xc0, number, 0, 0, 0])
+        });
+        loads && image.read(address, 2) == Some(b"\x0f\x05")
+    }
+
+    fn keeps_stack(&self, code: &Code<'_>, function: &Function) -> bool {
+        stack::is_kept(code.image, function)
     }
 
     /// LLVM does so to save space.

@@ -88,7 +88,7 @@ pub(super) fn confirmed(code: &mut Code<'_>, reference: Reference, ends: &BTreeS
         if refers_to(code, &at(code.image, address)?, target) {
             return Some(start);
         }
-        if code.machine.follows_an_end(code.image, start) {
+        if code.follows_an_end(start) {
             return None;
         }
     }
