@@ -46,7 +46,7 @@ impl Function {
                         function.calls.push((at, target));
                         // Compilers put nothing behind a call that does not return. There is nowhere to return to for
                         // `_start` (arch/ARCH/crt_arch.h).
-                        if code.is_last_call(instruction.next) || !code.returns(target) || start == code.image.entry {
+                        if code.is_last_call(target, instruction.next) || start == code.image.entry {
                             break;
                         }
                     }
@@ -125,7 +125,7 @@ impl Function {
                 return false;
             }
             match before.flow {
-                Flow::Call(_) => return true,
+                Flow::Call(target) => return target.is_none_or(|target| !code.returns_at_once(target)),
                 Flow::Next if code.machine.is_padding(code.image, before) => at = before.address,
                 _ => return false,
             }

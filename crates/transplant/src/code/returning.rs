@@ -15,6 +15,27 @@ impl Code<'_> {
         self.returns_within(start, 0)
     }
 
+    /// Whether a function may return without a call on the way, so that no other function decides that.
+    pub(super) fn returns_at_once(&self, start: u64) -> bool {
+        const MOST: usize = 60;
+        let (mut seen, mut open) = (HashSet::new(), vec![start]);
+        while let Some(address) = open.pop() {
+            let is_end = |at| self.machine.crashes(self.image, at) || self.machine.is_last_system_call(self.image, at);
+            if !seen.insert(address) || seen.len() > MOST || is_end(address) {
+                continue;
+            }
+            let Some(instruction) = self.instruction(address) else { continue };
+            match instruction.flow {
+                Flow::Return => return true,
+                Flow::Next => open.push(instruction.next),
+                Flow::Jump(Some(target)) => open.push(target),
+                Flow::Conditional(target) => open.extend([target, instruction.next]),
+                Flow::Jump(None) | Flow::Trap | Flow::Call(_) => {}
+            }
+        }
+        false
+    }
+
     fn returns_within(&self, start: u64, depth: usize) -> bool {
         if depth > DEEPEST {
             return true;

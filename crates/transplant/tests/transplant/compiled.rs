@@ -168,3 +168,32 @@ fn bytes_that_read_as_a_call() {
     // Refused are calls into bytes that a graft replaces, and to places in a function that it jumps to itself.
     assert!(grafted > all / 2, "{grafted} of {all}");
 }
+
+/// Bytes that read as a call to the place behind a call in pthread_exit. What is called there returns at once, so no
+/// function begins behind it: cargo-lambda 1.9.2 has such bytes.
+#[test]
+fn bytes_that_read_as_a_call_into_pthread_exit() {
+    const UNMAP_SELF: &[u8] = b"\xb8\x0b\0\0\0\x0f\x05\x48\x31\xff";
+    const PADDING: &[u8] = b"\x66\x2e\x0f\x1f\x84\0\0\0\0\0";
+    let folder = tempfile::tempdir().unwrap();
+    let stock = fs::read(linked(folder.path(), "fork_owners", false)).unwrap();
+    let before = graft(&stock, &BLOB, true).unwrap().unwrap().plan;
+    assert!(before.thread_end);
+    let place = |bytes: &[u8]| stock.windows(bytes.len()).position(|window| window == bytes).unwrap();
+    let (unmap, padding) = (place(UNMAP_SELF), place(PADDING) + 5);
+    let target = |at: usize| {
+        let distance = i32::from_le_bytes(stock[at + 1..at + 5].try_into().unwrap());
+        (at + 5).wrapping_add_signed(distance as isize)
+    };
+    let exit = (0..stock.len() - 5).find(|at| stock[*at] == 0xe8 && target(*at) == unmap).unwrap();
+    let returns = |at: &usize| stock[*at] == 0xe8 && stock.get(target(*at)) == Some(&0xc3);
+    let calls: Vec<usize> = (exit - 500..exit).filter(returns).collect();
+    assert!(!calls.is_empty());
+    for call in calls {
+        let mut program = stock.clone();
+        program[padding] = 0xe8;
+        program[padding + 1..padding + 5].copy_from_slice(&(call.wrapping_sub(padding) as u32).to_le_bytes());
+        let after = graft(&program, &BLOB, true).unwrap().unwrap_or_else(|refusal| panic!("{call:#x}: {refusal}"));
+        assert!(after.plan.thread_end && after.plan.entries == before.entries, "{call:#x}");
+    }
+}
