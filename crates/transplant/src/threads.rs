@@ -141,7 +141,10 @@ fn around(code: &mut Code<'_>, site: u64) -> Vec<Function> {
     }
     let mut found = Vec::new();
     for start in (site.saturating_sub(SPAN)..=site).rev() {
+        // Padding may also be an instruction that does nothing: then no function begins there.
+        let padding = code.instruction(start).is_none_or(|first| code.machine.is_padding(code.image, &first));
         if found.len() < MOST
+            && !padding
             && code.machine.follows_an_end(code.image, start)
             && let Some(function) = code.function(start).filter(has)
         {
