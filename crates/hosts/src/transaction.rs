@@ -64,14 +64,20 @@ impl Transaction {
                 new.persist(path).map_err(|error| error.error).context(path, "replace")?;
                 Previous::Nothing
             }
-            _ if names::exchange(&new, path).is_ok() => Previous::Kept(new),
-            _ => {
-                let old =
-                    Staged::second_name(host, path).or_else(|_| Staged::copy(host, path).map(|(copy, _)| copy))?;
-                let old = old.into_file();
-                new.persist(path).map_err(|error| error.error).context(path, "replace")?;
-                Previous::Kept(old)
-            }
+            _ => match Staged::second_name(host, path) {
+                // A second name first: for processes that run the old file, the kernel goes on to name it `path`, with
+                // `(deleted)` behind it, where an exchange would show the temporary name (/proc/PID/exe).
+                Ok(old) => {
+                    new.persist(path).map_err(|error| error.error).context(path, "replace")?;
+                    Previous::Kept(old.into_file())
+                }
+                Err(_) if names::exchange(&new, path).is_ok() => Previous::Kept(new),
+                Err(_) => {
+                    let (old, _) = Staged::copy(host, path)?;
+                    new.persist(path).map_err(|error| error.error).context(path, "replace")?;
+                    Previous::Kept(old.into_file())
+                }
+            },
         };
         self.note(host, path, before);
         Ok(())

@@ -1,9 +1,10 @@
 //! Linked executables: grafted, run, inspected, undone.
 
 use std::fs;
+use std::io::Read as _;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use fixtures::Arch;
 use fixtures::program::Build;
@@ -232,5 +233,23 @@ fn a_variant_of_an_allocator_is_not_taken_for_another_one() {
             );
         }
         lab.run(["undo", "libc.a"]).exits(0);
+    }
+}
+
+/// The kernel names the file of a running program by the name that it was started by, whatever takes that name.
+#[test]
+fn a_running_program_keeps_its_name() {
+    const WAITS: &str = "#include <stdlib.h>\n#include <unistd.h>\nint main(void)\n{\n\
+        \tchar text[1], *volatile block = malloc(10);\n\tfree(block);\n\twrite(1, \"x\", 1);\n\tread(0, text, 1);\n\treturn 0;\n}\n";
+    let lab = Lab::new();
+    Build::PLAIN.program(&lab.path(""), "waits", WAITS);
+    for command in ["graft", "undo"] {
+        let mut running = Command::new(lab.path("waits")).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        running.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        lab.run([command, "waits"]).exits(0);
+        let named = fs::read_link(format!("/proc/{}/exe", running.id())).unwrap();
+        assert_eq!(named, lab.path("waits (deleted)"), "after {command}");
+        drop(running.stdin.take());
+        assert!(running.wait().unwrap().success());
     }
 }

@@ -138,8 +138,8 @@ pub(crate) trait Machine: Musl {
         false
     }
 
-    /// Whether the stack is as it was at a function's start wherever it returns or goes on to another. In the middle of a
-    /// function that has a frame it is not. False by default: it is not known.
+    /// Whether the stack is as it was at a function's start wherever it returns or goes on to another. In the middle of
+    /// a function that has a frame it is not. False by default: it is not known.
     fn keeps_stack(&self, _: &Code<'_>, _: &Function) -> bool {
         false
     }

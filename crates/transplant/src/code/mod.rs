@@ -371,8 +371,8 @@ impl<'a> Code<'a> {
         if between.is_some_and(|bytes| bytes.iter().all(|byte| *byte == 0)) { aligned } else { end }
     }
 
-    /// Whether a call of `target` that ends at an address is the last instruction of a function: `target` does not return,
-    /// or it may not, and bytes that read as a branch lead behind the call.
+    /// Whether a call of `target` that ends at an address is the last instruction of a function: `target` does not
+    /// return, or it may not, and bytes that read as a branch lead behind the call.
     fn is_last_call(&self, target: u64, end: u64) -> bool {
         let (behind, zeros) = (self.behind_padding(end), self.behind_zeros(end));
         let led_to = self.is_start(behind) || (zeros != end && self.jumped.contains(&zeros));

@@ -91,8 +91,8 @@ pub(super) fn confine(
     Ok(State { functions, references: references.len(), fork_hook, donate })
 }
 
-/// Adds functions and those that they call, as deep as the family goes: those that are called by the nearest first, since
-/// one may also be reached in other ways.
+/// Adds functions and those that they call, as deep as the family goes. Those with the fewest calls on the way come
+/// first, since a function may also be reached in longer ways.
 fn reach(code: &mut Code<'_>, starts: impl IntoIterator<Item = u64>, functions: &mut BTreeMap<u64, Function>) {
     const DEEPEST: usize = 4;
     let mut open: VecDeque<(u64, usize)> = starts.into_iter().map(|start| (start, 0)).collect();

@@ -8,8 +8,8 @@ use crate::graft;
 use crate::BLOB;
 use crate::compiled::{grafted, run};
 
-/// Allocates by malloc and realloc only, so that calloc is not linked and nothing calls __malloc_allzerop. `sscanf` takes
-/// a variable number of arguments, and ends with a call of __stack_chk_fail.
+/// Allocates by malloc and realloc only, so that calloc is not linked and nothing calls __malloc_allzerop. `sscanf`
+/// takes a variable number of arguments, and ends with a call of __stack_chk_fail.
 const PROGRAM: &str = "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n\
     int main(int count, char **words) { int found = 0; char *text = malloc(count * 100), *other = malloc(5000);\n\
     if (!text || !other || !(text = realloc(text, 3000))) return 1;\n\

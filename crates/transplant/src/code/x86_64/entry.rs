@@ -45,8 +45,8 @@ fn saves(instruction: &Instruction) -> bool {
         && [R::RBX, R::RBP, R::R12, R::R13, R::R14, R::R15].contains(&instruction.op1_register())
 }
 
-/// Whether an instruction asks how many vector registers have arguments, as functions with a variable number of arguments
-/// do: `test al, al` (System V ABI, 3.5.7).
+/// Whether an instruction asks how many vector registers have arguments, as functions with a variable number of
+/// arguments do: `test al, al` (System V ABI, 3.5.7).
 fn counts_vectors(instruction: &Instruction) -> bool {
     instruction.mnemonic() == Mnemonic::Test
         && [instruction.op0_register(), instruction.op1_register()] == [Register::AL; 2]
