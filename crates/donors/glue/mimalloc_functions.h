@@ -91,7 +91,7 @@ static void donor_start(void)
 {
 	_mi_auto_process_init();
 #ifdef DONOR_FIRST_ARENA
-	mi_reserve_os_memory_ex(DONOR_FIRST_ARENA, _mi_os_has_overcommit(), false, false, NULL);
+	donor_reserve_first();
 #endif
 	/* Counts NUMA nodes now, which looks for files. A program that forbids itself such calls before its first malloc
 	 * would be killed. */

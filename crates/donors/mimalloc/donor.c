@@ -342,6 +342,11 @@ static void donor_purge(void)
 	graft_gate_leave();
 }
 
+static void donor_reserve_first(void)
+{
+	mi_reserve_os_memory_ex(DONOR_FIRST_ARENA, _mi_os_has_overcommit(), false, false, NULL);
+}
+
 #include "mimalloc_functions.h"
 
 /* Another thread may have been about to change a page's state back from "delayed freeing"; in the child it never does,

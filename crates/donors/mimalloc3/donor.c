@@ -11,10 +11,9 @@
 
 #include "tunables.h"
 
-/* The first arena is one chunk of 32 MiB; upstream would make it of two. Smaller chunks would take less address space, but
- * divide more huge pages, and what is free in a divided one stays: 39 MB in place of 14 in tests/cases/purge_races. */
+/* The first arena is one chunk of 32 MiB, the least that there is, of which only this much is mapped (arenas.h). */
 #if __SIZEOF_POINTER__ > 4
-#define DONOR_FIRST_ARENA MI_ARENA_MIN_SIZE
+#define DONOR_FIRST_ARENA (8 << 20)
 #endif
 
 #include "debt.h"
@@ -52,7 +51,7 @@ void upstream_thread_done(mi_theap_t *);
 #include "util/stats.c"
 #include "util/threadlocal.c"
 
-#include "arena/arena.c"
+#include "arenas.h"
 
 #define _mi_arenas_free upstream_arenas_free
 #define _mi_arenas_collect upstream_arenas_collect
@@ -81,7 +80,13 @@ void upstream_thread_done(mi_theap_t *);
 #include "alloc/alloc-generic.c"
 #undef _mi_malloc_generic
 
+/* Its slow paths may be one: each call takes stack, and a thread may have 2 KiB of that. */
+#undef mi_decl_noinline
+#define mi_decl_noinline
 #include "alloc/alloc-aligned.c"
+#undef mi_decl_noinline
+#define mi_decl_noinline __attribute__((noinline))
+
 #include "alloc/alloc-posix.c"
 #include "alloc/page.c"
 #include "alloc/page-queue.c"
@@ -89,7 +94,7 @@ void upstream_thread_done(mi_theap_t *);
 #include "heap/heap.c"
 
 #define _mi_thread_done upstream_thread_done
-#include "heap/init.c"
+#include "heap/process.c"
 #undef _mi_thread_done
 
 #include "heap/page-map.c"
@@ -104,9 +109,20 @@ void upstream_thread_done(mi_theap_t *);
 
 /* Operations on state that threads share, behind the gate. */
 
+/* Makes a thread's heap in its first allocation. That allocates, and upstream would do it further down. A thread may have a
+ * stack of 2 KiB. */
+static inline mi_theap_t *donor_theap(mi_theap_t *theap)
+{
+	if (__builtin_expect(mi_theap_is_initialized(theap) || theap == &_mi_process.theap_empty_wrong, 1))
+		return theap;
+	mi_theap_t *made = _mi_thread_init();
+	return made ? made : theap;
+}
+
 void *_mi_malloc_generic(mi_theap_t *theap, size_t size, size_t zero_huge_alignment, mi_page_t **page) mi_attr_noexcept
 {
 	graft_gate_enter();
+	theap = donor_theap(theap);
 	void *block = upstream_malloc_generic(theap, size, zero_huge_alignment, page);
 	graft_gate_leave();
 	return __builtin_expect(block != 0, 1) ? block : graft_no_memory();
