@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use fixtures::{Arch, ZigTarget};
+use fixtures::{Arch, ZigTarget, musls};
 use hosts::{Candidate, Request};
 
 /// A musl to graft.
@@ -17,6 +17,8 @@ pub enum Host {
     Debian(Arch),
     /// zig's. Its members' names are paths, and it has two mallocs.
     Zig(Arch),
+    /// The newest release, compiled from its sources for x86_64.
+    Newest,
 }
 
 impl Host {
@@ -24,14 +26,19 @@ impl Host {
     pub fn arch(self) -> Arch {
         match self {
             Host::Debian(arch) | Host::Zig(arch) => arch,
+            Host::Newest => Arch::X86_64,
         }
     }
 
     /// Returns its stock `libc.a`.
+    ///
+    /// # Panics
+    /// When setup has not made it.
     pub fn libc(self) -> PathBuf {
         match self {
             Host::Debian(arch) => fixtures::debian_musl(arch).libc,
             Host::Zig(arch) => fixtures::zig_musl(arch),
+            Host::Newest => musls::present_archive(),
         }
     }
 
@@ -40,6 +47,7 @@ impl Host {
         match self {
             Host::Debian(Arch::X86_64) => None,
             Host::Zig(Arch::X86_64) => Some("zig-musl"),
+            Host::Newest => Some("musls"),
             Host::Debian(arch) | Host::Zig(arch) => Some(arch.name()),
         }
     }
@@ -49,6 +57,7 @@ impl Host {
         match self {
             Host::Debian(arch) => format!("debian-{}", arch.name()),
             Host::Zig(arch) => format!("zig-{}", arch.name()),
+            Host::Newest => format!("musl-{}", musls::STATIC.version),
         }
     }
 }

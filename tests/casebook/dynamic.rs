@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use conformance::Program;
-use fixtures::Arch;
 use fixtures::link::Dynamic;
+use fixtures::{Arch, glibcs};
 
 use crate::bench::Bench;
 
@@ -27,6 +27,8 @@ pub enum Libc<'a> {
     /// glibc: this machine's, or for another architecture Debian's. Objects that were compiled against musl's headers
     /// are not right for it, so the program is compiled for it.
     Glibc(Arch),
+    /// glibc of another release of Debian, for this machine's architecture.
+    NewerGlibc(glibcs::Release),
 }
 
 impl Libc<'_> {
@@ -42,11 +44,18 @@ impl Libc<'_> {
                 let runtime = bench.file(&format!("runtime {arch}.a"), conformance::runtime_library(arch));
                 Dynamic { arch, library, loader, position_independent }.line(&[object], &[runtime], &out)
             }
-            Libc::Glibc(arch) => {
-                bench.file("check.h", conformance::header().as_bytes());
-                let source = conformance::source(program).as_bytes();
-                let source = bench.file(&format!("{}.c", program.name), source);
-                glibc(arch, program, position_independent, &source, &out)
+            Libc::Glibc(arch) => glibc(fixtures::program::glibc_cc(arch), bench, program, position_independent, &out),
+            Libc::NewerGlibc(release) => {
+                let mut compiler = glibc(fixtures::cc(), bench, program, position_independent, &out);
+                let libraries = release.libraries();
+                compiler.arg(format!("--sysroot={}", release.root().display()));
+                // The compiler looks for start files and libraries below its own folder first.
+                compiler.arg("-B").arg(&libraries).arg("-L").arg(&libraries);
+                // The kernel's headers, which are another package's.
+                compiler.args(["-idirafter", "/usr/include", "-idirafter", "/usr/include/x86_64-linux-gnu"]);
+                compiler.arg(format!("-Wl,-rpath,{}", libraries.display()));
+                compiler.arg(format!("-Wl,--dynamic-linker={}", release.loader().display()));
+                compiler
             }
         };
         bench.made(name, |_| {
@@ -60,8 +69,9 @@ impl Libc<'_> {
 }
 
 /// Returns the compiler with the line for a program of glibc's.
-fn glibc(arch: Arch, program: &Program, pie: bool, source: &Path, out: &Path) -> Command {
-    let mut compiler = fixtures::program::glibc_cc(arch);
+fn glibc(mut compiler: Command, bench: &Bench, program: &Program, pie: bool, out: &Path) -> Command {
+    bench.file("check.h", conformance::header().as_bytes());
+    let source = bench.file(&format!("{}.c", program.name), conformance::source(program).as_bytes());
     // As the suite compiles its objects: every call of the malloc family stays as it was written.
     compiler.args(["-std=c11", "-O2", "-pthread", "-fno-builtin", "-fno-stack-protector", "-U_FORTIFY_SOURCE"]);
     compiler.args(if pie { ["-fPIE", "-pie"] } else { ["-fno-pie", "-no-pie"] });

@@ -9,6 +9,7 @@
 //! | `executables`, `foreign_executables` | conformance programs that are linked first and grafted then |
 //! | `loaders` | conformance programs that a grafted musl loader starts |
 //! | `merged` | conformance programs that a donor is merged into |
+//! | `releases` | conformance programs with other releases of musl and glibc |
 //! | `statistics` | the reports of a grafted program |
 //! | `corpus`, `carried` | what the inspector says of released programs, and of programs linked from grafts |
 //! | `strings` | the proof of the string functions |
@@ -23,6 +24,7 @@ mod executables;
 mod foreign_executables;
 mod loaders;
 mod merged;
+mod releases;
 mod statistics;
 mod strings;
 mod system_calls;
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
     trials.extend(foreign_executables::trials(&bench));
     trials.extend(loaders::trials(&bench));
     trials.extend(merged::trials(&bench));
+    trials.extend(releases::trials(&bench));
     trials.extend(statistics::trials());
     trials.extend(corpus::trials());
     trials.extend(carried::trials(&bench));

@@ -16,7 +16,8 @@
 //! | [`projects`] | other people's projects: sources |
 //! | [`corpus`] | released programs |
 //! | [`schema`] | the schema of CycloneDX documents |
-//! | [`musls`] | musl's libc.so as others build it |
+//! | [`musls`] | releases of musl, and its libc.so as others build it |
+//! | [`glibcs`] | newer releases of glibc |
 //! | [`rust`] | a Rust toolchain with musl targets |
 //! | [`system`] | a Debian with many programs |
 //! | [`installed`] | a Debian with many programs, installed |
@@ -28,6 +29,7 @@ pub mod command;
 pub mod corpus;
 pub mod debian;
 pub mod folder;
+pub mod glibcs;
 pub mod groups;
 pub mod installed;
 pub mod musls;

@@ -10,8 +10,8 @@ use zigcc::Arch;
 
 use crate::debian::Item;
 use crate::{
-    corpus, debian, folder, installed, musls, projects, released, rust, schema, sources, system, toolchains, wheels,
-    windows, zig,
+    corpus, debian, folder, glibcs, installed, musls, projects, released, rust, schema, sources, system, toolchains,
+    wheels, windows, zig,
 };
 
 /// A row of the table.
@@ -84,7 +84,8 @@ pub const TOOLS: &[Tool] = &[
     tool("crates", "a project of crates.io", 20, Sha256, &["projects"], Other(projects::prepare_crates)),
     tool("bazel", "Bazel", 42, Sha256, &["bazel", "projects"], Other(toolchains::prepare_bazel)),
     tool("rust", "Rust with musl targets; minutes to build", 250, Debian, &["rust", "projects"], Other(rust::prepare)),
-    tool("musls", "musl's libc.so as others build it", 4, Sha256, &["musls"], Other(musls::prepare)),
+    tool("musls", "releases of musl, compiled", 4, Sha256, &["musls"], Other(musls::prepare)),
+    tool("glibcs", "newer releases of glibc", 50, Debian, &["glibcs"], Other(glibcs::prepare)),
     tool("windows", "Wine and mingw-w64's gcc", 170, Debian, &["windows"], Other(windows::prepare)),
     tool("programs", "programs for musl", 90, Sha256, &["system"], Other(|| wheels::install(&FOR_MUSL))),
     tool("system", "a Debian with many programs; 2.2 GB", 700, Debian, &["system", "install"], Other(system::prepare)),
