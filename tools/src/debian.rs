@@ -279,8 +279,7 @@ impl Apt {
         Ok(())
     }
 
-    /// Returns the upstream version of the package with the largest number among those that are called `series` and a
-    /// number.
+    /// Returns the name of the package with the largest number among those that are called `series` and a number.
     ///
     /// # Errors
     /// When there is none.
@@ -290,9 +289,17 @@ impl Apt {
         let names = found.lines().filter_map(|line| line.split_whitespace().next());
         let number = |name: &&str| name.trim_start_matches(series).parse().unwrap_or(0);
         let name = names.max_by_key(number).with_context(|| format!("no package is called `{series}` and a number"))?;
-        let said = command::output(self.tool("apt-cache").args(["madison", name]))?;
-        let version = said.lines().next().and_then(|line| line.split('|').nth(1));
-        let version = version.with_context(|| format!("apt knows no version of `{name}`"))?;
+        Ok(name.to_owned())
+    }
+
+    /// Returns upstream's part of the newest version of a package.
+    ///
+    /// # Errors
+    /// When there is none of that name.
+    pub fn version(&self, package: &str) -> Result<String> {
+        let known = command::output(self.tool("apt-cache").args(["madison", package]))?;
+        let version = known.lines().next().and_then(|line| line.split('|').nth(1));
+        let version = version.with_context(|| format!("apt knows no version of `{package}`"))?;
         Ok(upstream_part(version.trim()).to_owned())
     }
 

@@ -102,7 +102,7 @@ const TASKS: &[Task] = &[
     Task {
         name: "upstream",
         arguments: "",
-        help: "the version of each donor beside the newest in the registry",
+        help: "the releases that donors are made of and tests use, beside the newest that registries have",
         run: upstream::run,
     },
     Task { name: "help", arguments: "", help: "this list", run: help },

@@ -10,7 +10,7 @@ use tools::{command, table};
 use crate::part::Part;
 use crate::programs::{self, Program};
 use crate::selection::Selection;
-use crate::{conformance, demo, policy, runner};
+use crate::{conformance, demo, policy, runner, upstream};
 
 /// The number of tests that a run names at its end, if not asked for another.
 const SLOWEST: usize = 5;
@@ -139,6 +139,7 @@ pub(crate) fn ci(arguments: &[String]) -> Result<()> {
     }
     step("oldest Rust", policy::oldest_rust)?;
     step("dependencies", policy::dependencies)?;
+    upstream::warn();
     step("doc", || {
         let mut doc = command::cargo(&["doc", "--workspace", "--no-deps", "--locked", "--quiet"]);
         command::run(doc.env("RUSTDOCFLAGS", "-D warnings"))
