@@ -1,8 +1,9 @@
 //! Packages from the registries of Python, npm and Debian: downloaded, checked, unpacked.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -28,6 +29,53 @@ pub enum Package<'p> {
         /// The paths below the archive's only folder; none: all of it.
         members: &'p [String],
     },
+}
+
+impl<'p> Package<'p> {
+    /// The package of Python or npm that a row of a table names; `name` is for messages.
+    ///
+    /// # Errors
+    /// When it names neither.
+    pub fn of_row(
+        name: &str,
+        pypi: Option<&'p str>,
+        platform: Option<&'p str>,
+        npm: Option<&'p str>,
+    ) -> Result<Package<'p>> {
+        match (pypi, platform, npm) {
+            (Some(requirement), Some(platform), _) => Ok(Package::Wheel(requirement, Some(platform))),
+            (_, _, Some(package)) => Ok(Package::Npm(package)),
+            _ => bail!("`{name}` names no package"),
+        }
+    }
+}
+
+/// Fetches the packages of those `files` that are missing, each into a folder of its own below `all`. `place` is where
+/// a file belongs, in its package's folder; `label` names its package; `unpack` fills a package's folder.
+///
+/// # Errors
+/// Those of `unpack`, and of the file system.
+pub fn place_missing<T>(
+    all: &Path,
+    files: &[T],
+    place: impl Fn(&T) -> PathBuf,
+    label: impl Fn(&T) -> String,
+    unpack: impl Fn(&[&T], &Path) -> Result<()>,
+) -> Result<()> {
+    // A package may contain several of them.
+    let mut packages: BTreeMap<PathBuf, Vec<&T>> = BTreeMap::new();
+    for file in files {
+        let home = place(file).parent().context("a file has no folder")?.to_owned();
+        packages.entry(home).or_default().push(file);
+    }
+    fs::create_dir_all(all).with_context(|| format!("cannot make `{}`", all.display()))?;
+    let _lock = folder::lock(&all.join(".lock"))?;
+    for (home, files) in packages {
+        if !files.iter().all(|file| place(file).is_file()) {
+            folder::announce(&label(files[0]), || folder::place(&home, |folder| unpack(&files, folder)))?;
+        }
+    }
+    Ok(())
 }
 
 /// Downloads an address (argument 1) to a file (2). Debian's archive is a web server, and python3 is there already.

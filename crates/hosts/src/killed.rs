@@ -10,9 +10,9 @@ use std::time::{Duration, SystemTime};
 
 use crate::graft::graft_observed;
 use crate::names::lacking;
-use crate::outcome::Action;
+use crate::outcome::{Action, Grafts};
 use crate::pending::Pending;
-use crate::place::Stage;
+use crate::place::{Observer, Stage};
 use crate::recognise::Target;
 use crate::remedy::Remedy;
 use crate::request::Request;
@@ -61,10 +61,13 @@ fn loader_request(folder: &Path) -> Request {
     Request { root: Some(folder.to_owned()), ..Request::of(donor) }
 }
 
+/// Opens and grafts a target.
+fn graft_at(target: &Path, request: &Request, observe: Observer<'_>) -> Result<Pending<Grafts>, crate::Error> {
+    graft_observed(Target::open(target)?, request, &Watch::default(), observe)
+}
+
 fn graft_loader(folder: &Path, observe: &dyn Fn(Stage)) {
-    graft_observed(Target::open(&folder.join(LOADER)).unwrap(), &loader_request(folder), &Watch::default(), observe)
-        .unwrap()
-        .commit();
+    graft_at(&folder.join(LOADER), &loader_request(folder), observe).unwrap().commit();
 }
 
 fn request(donor: usize) -> Request {
@@ -101,15 +104,11 @@ impl Scenario {
         match self {
             Scenario::Graft => stock(),
             Scenario::Replace | Scenario::Undo => {
-                graft_observed(Target::open(folder).unwrap(), &request(1), &Watch::default(), &|_| {})
-                    .unwrap()
-                    .commit();
+                graft_at(folder, &request(1), &|_| {}).unwrap().commit();
                 stock()
             }
             Scenario::GraftInstalledAnew => {
-                graft_observed(Target::open(folder).unwrap(), &request(1), &Watch::default(), &|_| {})
-                    .unwrap()
-                    .commit();
+                graft_at(folder, &request(1), &|_| {}).unwrap().commit();
                 for host in HOSTS {
                     install(&folder.join(host), &new_stock());
                 }
@@ -122,17 +121,13 @@ impl Scenario {
     fn perform(self, folder: &Path, observe: &dyn Fn(Stage)) {
         match self {
             Scenario::Graft | Scenario::Replace | Scenario::GraftInstalledAnew => {
-                graft_observed(Target::open(folder).unwrap(), &request(0), &Watch::default(), observe)
-                    .unwrap()
-                    .commit();
+                graft_at(folder, &request(0), observe).unwrap().commit();
             }
             Scenario::Undo => {
                 undo_observed(folder, &Watch::default(), observe).unwrap().commit();
             }
             Scenario::GraftBundle => {
-                graft_observed(Target::open(&folder.join(BUNDLE)).unwrap(), &request(0), &Watch::default(), observe)
-                    .unwrap()
-                    .commit();
+                graft_at(&folder.join(BUNDLE), &request(0), observe).unwrap().commit();
             }
             Scenario::UndoBundle => {
                 undo_observed(&folder.join(BUNDLE), &Watch::default(), observe).unwrap().commit();
@@ -214,7 +209,7 @@ fn killed_at_each_stage(scenario: usize, least: usize, lacking: Lacking) {
         let folder = tempfile::tempdir().unwrap();
         let host = folder.path().join("libc.a");
         install(&host, bytes);
-        graft_observed(Target::open(&host).unwrap(), &request(donor), &Watch::default(), &|_| {}).unwrap().commit();
+        graft_at(&host, &request(donor), &|_| {}).unwrap().commit();
         fs::read(host).unwrap()
     };
     let grafts: Vec<Vec<u8>> =
@@ -237,9 +232,7 @@ fn killed_at_each_stage(scenario: usize, least: usize, lacking: Lacking) {
                 assert!(whole, "{context}: {host} is neither stock nor graft");
             }
             if graft_first {
-                let again = graft_observed(Target::open(folder).unwrap(), &request(0), &Watch::default(), &|_| {})
-                    .unwrap()
-                    .commit();
+                let again = graft_at(folder, &request(0), &|_| {}).unwrap().commit();
                 for host in again.hosts {
                     assert!(host.backup.is_some(), "{context}: {:?}", host.notes);
                     assert_eq!(fs::read(&host.path).unwrap(), graft_of(&wanted, 0), "{context}");
@@ -309,9 +302,7 @@ fn killed_while_undoing_without_links() {
 fn killed_while_working_on_a_packed_bundle() {
     let stock = crate::samples::bundle();
     let graft = |folder: &Path| {
-        graft_observed(Target::open(&folder.join(BUNDLE)).unwrap(), &request(0), &Watch::default(), &|_| {})
-            .unwrap()
-            .commit();
+        graft_at(&folder.join(BUNDLE), &request(0), &|_| {}).unwrap().commit();
         fs::read(folder.join(BUNDLE)).unwrap()
     };
     for (scenario, least) in [(4, 5), (5, 4)] {
@@ -391,9 +382,7 @@ fn a_packed_bundle_that_changes_meanwhile_stays_as_it_is_then() {
             fs::write(&bundle, "somebody else's").unwrap();
         }
     };
-    let error = graft_observed(Target::open(&bundle).unwrap(), &request(0), &Watch::default(), &meddle)
-        .map(Pending::commit)
-        .unwrap_err();
+    let error = graft_at(&bundle, &request(0), &meddle).map(Pending::commit).unwrap_err();
     assert!(matches!(&error, crate::Error::ChangedMeanwhile { path } if *path == bundle), "{error}");
     assert_eq!(fs::read(&bundle).unwrap(), b"somebody else's");
     assert_eq!(listing(outer.path()).len(), 1, "{:?}", listing(outer.path()).keys());
@@ -414,9 +403,7 @@ fn what_fails_late_is_taken_back_for_every_host() {
                 fs::write(outer.path().join(HOSTS[1]), bytes).unwrap();
             }
         };
-        let error = graft_observed(Target::open(outer.path()).unwrap(), &request(0), &Watch::default(), &meddle)
-            .map(Pending::commit)
-            .unwrap_err();
+        let error = graft_at(outer.path(), &request(0), &meddle).map(Pending::commit).unwrap_err();
         assert!(matches!(&error, crate::Error::ChangedMeanwhile { path } if path.ends_with(HOSTS[1])), "{error}");
         let after = listing(outer.path());
         assert_eq!(after.keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>(), "{scenario:?}");
@@ -448,9 +435,7 @@ fn until_it_is_settled_it_can_be_taken_back() {
                         undone.roll_back().unwrap();
                     }
                     _ => {
-                        let grafts =
-                            graft_observed(Target::open(folder).unwrap(), &request(0), &Watch::default(), &|_| {})
-                                .unwrap();
+                        let grafts = graft_at(folder, &request(0), &|_| {}).unwrap();
                         assert!(fs::read(folder.join(HOSTS[0])).unwrap() != before[Path::new(HOSTS[0])]);
                         grafts.roll_back().unwrap();
                     }
@@ -479,9 +464,7 @@ fn what_cannot_be_taken_back_is_told() {
             }
         }
     };
-    let error = graft_observed(Target::open(folder).unwrap(), &request(0), &Watch::default(), &meddle)
-        .map(Pending::commit)
-        .unwrap_err();
+    let error = graft_at(folder, &request(0), &meddle).map(Pending::commit).unwrap_err();
     assert_eq!(error.exit_code(), 4);
     let text = error.to_string();
     for part in ["two/libc.a` changed while", "one/libc.a` is the graft now", "two/libc.a` is as it was"] {
@@ -500,11 +483,7 @@ fn grafting_twice_touches_nothing() {
     Scenario::Replace.prepare(outer.path());
     let times = || HOSTS.map(|host| fs::metadata(outer.path().join(host)).unwrap().modified().unwrap());
     let (before, at) = (listing(outer.path()), times());
-    let again = graft_observed(Target::open(outer.path()).unwrap(), &request(1), &Watch::default(), &|stage| {
-        panic!("{stage:?}")
-    })
-    .unwrap()
-    .commit();
+    let again = graft_at(outer.path(), &request(1), &|stage| panic!("{stage:?}")).unwrap().commit();
     assert!(again.hosts.iter().all(|host| host.action == Action::Unchanged && host.notes.is_empty()));
     assert!(listing(outer.path()) == before && times() == at);
     let undone = undo_observed(outer.path(), &Watch::default(), &|_| {}).unwrap().commit();

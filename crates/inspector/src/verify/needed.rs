@@ -1,6 +1,7 @@
 //! Reads a dynamic program again that loads its donor as a shared object: that object comes first among the libraries
 //! that it needs, everything else of the program is what it was, and the object is the one that the program names.
 
+use super::file::check_dynamic;
 use super::merged::tables::Tables;
 use super::merged::{segments, unchanged};
 use super::{Check, parse, verified};
@@ -77,11 +78,6 @@ impl<'a> Needed<'a> {
     }
 }
 
-/// The address where the new parts of a program that loads its donor begin; `None` without a note on that.
-pub(super) fn start(elf: &Elf<'_>) -> Option<u64> {
-    found(elf).ok().map(|needed| needed.start)
-}
-
 /// Whether it has the note of a dynamic program that loads its donor as a shared object, well formed or not.
 pub(super) fn has_note(elf: &Elf<'_>) -> bool {
     Needed::of(elf).is_some()
@@ -94,17 +90,32 @@ pub(super) fn has_note(elf: &Elf<'_>) -> bool {
 /// A file is no ELF file, or too damaged to be read.
 pub fn needed(graft: &[u8], stock: Option<&[u8]>) -> Result<Vec<Check>, InspectError> {
     let (elf, stock) = (parse(graft)?, stock.map(parse).transpose()?);
-    let needed = match found(&elf) {
+    Ok(checks(&elf, stock.as_ref()))
+}
+
+fn checks(elf: &Elf<'_>, stock: Option<&Elf<'_>>) -> Vec<Check> {
+    let needed = match found(elf) {
         Ok(needed) => needed,
-        Err(check) => return Ok(vec![check]),
+        Err(check) => return vec![check],
     };
-    let mut checks = vec![segments(&elf, needed.start), named(&needed)];
-    if let Some(stock) = &stock {
-        checks.push(unchanged(&elf, stock, needed.start, &(0..0)));
-        checks.push(headers(&elf, stock));
-        checks.push(dynamic(&Tables::of(&elf), &Tables::of(stock), &needed));
+    let mut checks = vec![segments(elf, needed.start), named(&needed)];
+    if let Some(stock) = stock {
+        checks.push(unchanged(elf, stock, needed.start, &(0..0)));
+        checks.push(headers(elf, stock));
+        checks.push(dynamic(&Tables::of(elf), &Tables::of(stock), &needed));
     }
-    Ok(checks)
+    checks
+}
+
+/// Returns the checks of such a program as it was written: those of [`needed`], that it was grafted with this shared
+/// object, which is spoken of as `path`, and that the file is otherwise stock's.
+pub(super) fn complete(elf: &Elf<'_>, stock: &Elf<'_>, path: &str, library: &[u8]) -> Vec<Check> {
+    let mut checks = checks(elf, Some(stock));
+    if let Ok(needed) = found(elf) {
+        checks.push(check_dynamic(elf, stock, None, needed.start));
+    }
+    checks.push(check_library(elf, path, library));
+    checks
 }
 
 /// Returns the check whether the shared object that the loader takes, which is spoken of as `path`, is the one that the
@@ -113,14 +124,17 @@ pub fn needed(graft: &[u8], stock: Option<&[u8]>) -> Result<Vec<Check>, InspectE
 /// # Errors
 /// As for [`needed`].
 pub fn needed_library(graft: &[u8], path: &str, library: &[u8]) -> Result<Check, InspectError> {
-    let elf = parse(graft)?;
-    Ok(match found(&elf) {
+    Ok(check_library(&parse(graft)?, path, library))
+}
+
+fn check_library(elf: &Elf<'_>, path: &str, library: &[u8]) -> Check {
+    match found(elf) {
         Err(check) => check,
         Ok(needed) => match needed.compare(library) {
             Ok(()) => Check::new("library", true, format!("`{path}` is the file that it was grafted with")),
             Err(problem) => Check::new("library", false, format!("`{path}` is another file: {problem}")),
         },
-    })
+    }
 }
 
 fn found<'a>(elf: &Elf<'a>) -> Result<Needed<'a>, Check> {

@@ -3,7 +3,7 @@
 
 use sha2::{Digest, Sha256};
 
-use super::{Check, compare, donor_image, edits, executable, file, merged, needed, needed_library, parse};
+use super::{Check, compare, donor_image, edits, executable, file, merged, needed, parse};
 use crate::error::InspectError;
 use crate::note;
 
@@ -64,9 +64,7 @@ impl Verified {
     /// # Errors
     /// The checks that failed.
     pub fn merged(graft: Vec<u8>, stock: &[u8], donor: &[u8]) -> Result<Verified, Unsound> {
-        let mut checks = merged(&graft, Some(stock), Some(donor))?;
-        let (elf, stock, donor) = (parse(&graft)?, parse(stock)?, parse(donor)?);
-        checks.extend(merged::start(&elf).map(|start| file::check_dynamic(&elf, &stock, Some(&donor), start)));
+        let checks = merged::complete(&parse(&graft)?, &parse(stock)?, &parse(donor)?);
         Verified::unless_failed(graft, checks)
     }
 
@@ -76,10 +74,7 @@ impl Verified {
     /// # Errors
     /// The checks that failed.
     pub fn needed(graft: Vec<u8>, stock: &[u8], path: &str, donor: &[u8]) -> Result<Verified, Unsound> {
-        let mut checks = needed(&graft, Some(stock))?;
-        let (elf, stock) = (parse(&graft)?, parse(stock)?);
-        checks.extend(needed::start(&elf).map(|start| file::check_dynamic(&elf, &stock, None, start)));
-        checks.push(needed_library(&graft, path, donor)?);
+        let checks = needed::complete(&parse(&graft)?, &parse(stock)?, path, donor);
         Verified::unless_failed(graft, checks)
     }
 

@@ -61,7 +61,7 @@ struct Static {
 /// Makes the checks that execute nothing.
 fn read(path: &Path, way: Way, graft: &[u8], stock: Option<&[u8]>) -> Result<Static, InspectError> {
     let mut checks = match way {
-        Way::Merged => inspector::verify::merged(graft, stock, None)?,
+        Way::Merged => inspector::verify::merged(graft, stock)?,
         Way::Redirected | Way::Needed => inspector::verify::executable(graft, stock)?,
     };
     let donor = held(path, way, graft, stock)?;

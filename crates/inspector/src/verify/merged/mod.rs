@@ -7,7 +7,7 @@ pub(super) mod tables;
 
 use std::ops::Range;
 
-use super::file::section_of_headers;
+use super::file::{check_dynamic, section_of_headers};
 use super::image::{ELF_HEADER, cleared_table, differences};
 use super::{BESIDE_MUSL, Check, PUBLIC, parse};
 use crate::bytes::printable;
@@ -70,26 +70,35 @@ impl Merged {
     }
 }
 
-/// The address where the new parts of a merged program begin; `None` without a note on a merge.
-pub(super) fn start(elf: &Elf<'_>) -> Option<u64> {
-    Merged::of(elf)?.ok().map(|merged| merged.start)
-}
-
 /// Whether it has the note on a merge, well formed or not.
 pub(crate) fn has_merged_note(elf: &Elf<'_>) -> bool {
     Merged::of(elf).is_some()
 }
 
 /// Returns the static checks of a dynamic program that a donor was merged into; with its stock file also that nothing
-/// else changed, with the donor's shared object as it was linked also that it is in there.
+/// else changed.
 ///
 /// # Errors
 /// A file is no ELF file, or too damaged to be read.
-pub fn merged(graft: &[u8], stock: Option<&[u8]>, donor: Option<&[u8]>) -> Result<Vec<Check>, InspectError> {
+pub fn merged(graft: &[u8], stock: Option<&[u8]>) -> Result<Vec<Check>, InspectError> {
     let (elf, stock) = (parse(graft)?, stock.map(parse).transpose()?);
-    let donor = donor.map(parse).transpose()?;
-    let found = Merged::of(&elf).unwrap_or_else(|| Err("there is no note on a merge".to_owned()));
-    Ok(checks(&elf, found, stock.as_ref(), donor.as_ref()))
+    Ok(checks(&elf, stock.as_ref()))
+}
+
+/// Returns the checks of a merge as it was written: those of [`merged`], that the donor, its shared object as it was
+/// linked, is in there, and that the file is otherwise stock's.
+pub(super) fn complete(elf: &Elf<'_>, stock: &Elf<'_>, linked: &Elf<'_>) -> Vec<Check> {
+    let mut checks = checks(elf, Some(stock));
+    if let Ok(merged) = found(elf) {
+        checks.push(donor::check(&Tables::of(elf), &Tables::of(linked), &merged, Some(stock)));
+        checks.push(check_dynamic(elf, stock, Some(linked), merged.start));
+    }
+    checks
+}
+
+/// Returns what the note on a merge says; or what is wrong with it.
+fn found(elf: &Elf<'_>) -> Result<Merged, String> {
+    Merged::of(elf).unwrap_or_else(|| Err("there is no note on a merge".to_owned()))
 }
 
 /// Returns the check whether the donor in a merged program is this one, by its shared object as it was linked.
@@ -98,21 +107,15 @@ pub fn merged(graft: &[u8], stock: Option<&[u8]>, donor: Option<&[u8]>) -> Resul
 /// As for [`merged`].
 pub fn merged_donor(graft: &[u8], linked: &[u8], stock: Option<&[u8]>) -> Result<Check, InspectError> {
     let (elf, linked, stock) = (parse(graft)?, parse(linked)?, stock.map(parse).transpose()?);
-    match Merged::of(&elf).unwrap_or_else(|| Err("there is no note on a merge".to_owned())) {
+    match found(&elf) {
         Ok(merged) => Ok(donor::check(&Tables::of(&elf), &Tables::of(&linked), &merged, stock.as_ref())),
         Err(problem) => Ok(Check::new("donor", false, problem)),
     }
 }
 
-/// Returns the static checks; with the stock file, also that the program is stock's; with the linked donor, that it is
-/// in there.
-fn checks(
-    elf: &Elf<'_>,
-    merged: Result<Merged, String>,
-    stock: Option<&Elf<'_>>,
-    linked: Option<&Elf<'_>>,
-) -> Vec<Check> {
-    let merged = match merged {
+/// Returns the static checks; with the stock file, also that the program is stock's.
+fn checks(elf: &Elf<'_>, stock: Option<&Elf<'_>>) -> Vec<Check> {
+    let merged = match found(elf) {
         Ok(merged) => merged,
         Err(problem) => return vec![Check::new("merged", false, problem)],
     };
@@ -124,9 +127,6 @@ fn checks(
         checks.push(symbols(&tables, &stock, &merged));
         checks.push(relocations(&tables, &stock, &merged));
         checks.push(dynamic(&tables, &stock, &merged));
-    }
-    if let Some(linked) = linked {
-        checks.push(donor::check(&tables, &Tables::of(linked), &merged, stock));
     }
     checks
 }
