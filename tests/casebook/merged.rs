@@ -19,6 +19,10 @@ use libtest_mimic::{Failed, Trial};
 /// The part of a program's work that is done, in percent.
 const SHORT: &str = "3";
 const PART: &str = "15";
+const WHOLE: &str = "100";
+
+/// The program that finds heaps that ended threads leave behind: what little work leaves looks like a cache.
+const WHOLE_HERE: &str = "thread_exit";
 
 /// The programs of the default tier. Donors other than the default one run the first of them only.
 const FAST: [&str; 5] = ["family", "threads", "thread_exit", "fork_owners", "libc_callers"];
@@ -147,12 +151,17 @@ pub(crate) fn trials(bench: &Arc<Bench>) -> Vec<Trial> {
                 arch => Some(arch.name()),
             };
             // An emulator takes ten times as long.
+            let whole = fixtures::runs_here(arch) && program.name == WHOLE_HERE;
             let part = if fixtures::runs_here(arch) { PART } else { SHORT };
             for donor in donors::all().iter().filter(|donor| donor.has_library(arch)) {
                 let is_default = donor.name == donors::DEFAULTS[0];
                 let fast =
                     FAST.contains(&program.name) && is_default || program.name == FAST[0] && position_independent;
-                let scale = if fast { SHORT } else { part };
+                let scale = match fast {
+                    _ if whole => WHOLE,
+                    true => SHORT,
+                    false => part,
+                };
                 let name = format!("merged/{}/{}/{}", form.name(), program.name, donor.name);
                 add(name, group(!fast), Box::new(move |bench| test(bench, form, program, donor, scale)));
             }

@@ -11,6 +11,8 @@
 #include <limits.h>
 #include <pthread.h>
 
+#include "host.h"
+
 /* Null in a program that cannot start threads, since it is linked without libc.a's member with pthread_create. */
 extern __typeof(pthread_create) pthread_create __attribute__((weak));
 
@@ -31,22 +33,21 @@ GRAFT_REALIGNS static void graft_end_thread(void *argument)
 }
 
 /* Makes the one destructor of the process. A key's number cannot be chosen, so this takes every key, keeps the last, and
- * releases the others. Called before there are threads, and never in programs without threads. */
-#ifdef GRAFT_SHARED
-/* glibc keeps the values of the first 32 keys in the thread itself and allocates for others (nptl/descr.h,
- * PTHREAD_KEY_2NDLEVEL_SIZE), which must not happen for an allocator's own key. musl has 128 keys (include/limits.h). */
-#undef PTHREAD_KEYS_MAX
-#define PTHREAD_KEYS_MAX 32
-#endif
-
+ * releases the others. Called before there are threads, and never in programs without threads.
+ *
+ * glibc keeps the values of the first 32 keys in the thread itself and allocates for others (nptl/descr.h,
+ * PTHREAD_KEY_2NDLEVEL_SIZE), which must not happen for an allocator's own key. It gives out the lowest free key, so a
+ * program's first 31 keys precede this one. musl continues behind the key that it gave out last, so nothing less than all
+ * of its keys will do. */
 static int graft_key_create(pthread_key_t *key, void (*destructor)(void *))
 {
+	enum { GLIBC_KEYS = 32 };
 	pthread_key_t taken[PTHREAD_KEYS_MAX];
-	int count = 0, last = 0;
+	int count = 0, last = 0, most = graft_host_is_glibc() ? GLIBC_KEYS : PTHREAD_KEYS_MAX;
 	if (!pthread_create || (graft_thread_destructor && graft_thread_destructor != destructor))
 		return EAGAIN;
 	graft_thread_destructor = destructor;
-	while (count < PTHREAD_KEYS_MAX && !pthread_key_create(&taken[count], graft_end_thread)) {
+	while (count < most && !pthread_key_create(&taken[count], graft_end_thread)) {
 		if (taken[count] > taken[last])
 			last = count;
 		count++;
