@@ -3,27 +3,25 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::bundle;
 use crate::digest::sha256;
 use crate::error::Error;
-use crate::host::{self, Prepared, ReadyGraft, record};
-use crate::host_file::HostFile;
+use crate::error::needed::NeededError;
+use crate::host::planner::Planner;
+use crate::host::prepared::{self, Prepared, ReadyGraft, record};
 use crate::image;
-use crate::needed::NeededError;
-use crate::out;
 use crate::outcome::{Action, Grafted, Grafts};
 use crate::packed;
-use crate::pending::Pending;
-use crate::place::{Change, Content, Observer, place, remove_leftovers, write_file};
-use crate::planner::Planner;
-use crate::proof::TestRun;
-use crate::recognise::{Kind, Target};
-use crate::record::{Record, backup_path};
+use crate::prove::TestRun;
+use crate::record::names::backup_path;
+use crate::record::{Record, sidecar};
 use crate::request::Request;
-use crate::sidecar;
+use crate::sink::{folder, out};
 use crate::source::Hosts;
-use crate::tree;
-use crate::undo;
+use crate::swift::bundle;
+use crate::target::file::HostFile;
+use crate::target::{Kind, Target};
+use crate::transaction::pending::Pending;
+use crate::transaction::place::{Change, Content, Observer, place, remove_leftovers, write_file};
 use crate::watch::Watch;
 
 /// Grafts `target`: a musl `libc.a`, a linked executable, a folder that holds `libc.a`s, or a packed Swift SDK bundle.
@@ -70,13 +68,13 @@ pub(crate) fn graft_observed(
         (Kind::Archive(host) | Kind::Executable(host), None) => in_place(Hosts::File(Box::new(host)), planner, observe),
         (Kind::Archive(host) | Kind::Executable(host), Some(out)) => to_file(host, out, planner),
         (Kind::Image(image), _) => image::graft(&image, planner),
-        (Kind::Packed(host, format), _) => packed::graft(&host, format, planner, observe),
+        (Kind::Packed(host, format), _) => packed::graft::graft(&host, format, planner, observe),
         (Kind::Folder(folder), None) => {
             let grafts = in_place(Hosts::folder(&folder, request.root.as_deref())?, planner, observe)?;
             Ok(grafts.map(|grafts| Grafts { swift_sdks: bundle::swift_sdks_in(&folder), ..grafts }))
         }
         (Kind::Folder(folder), Some(out)) => {
-            tree::write_folder(&folder, out, Hosts::folder(&folder, request.root.as_deref())?, planner)
+            folder::write_folder(&folder, out, Hosts::folder(&folder, request.root.as_deref())?, planner)
         }
     }
 }
@@ -135,7 +133,7 @@ fn to_file(host: HostFile, out: &Path, planner: &mut Planner<'_>) -> Result<Pend
         remove_leftovers(&out, locks);
     }
     let bytes = host.bytes()?;
-    let prepared = host::prepare(&*host::read(host.path(), bytes)?, host.path(), bytes, planner)?;
+    let prepared = prepared::prepare(&*prepared::read(host.path(), bytes)?, host.path(), bytes, planner)?;
     let mut grafted = prepared.elsewhere(out.clone(), planner.request.dry_run);
     let Some(locks) = locks else { return Ok(Pending::nothing(Grafts::of(vec![grafted], Vec::new()))) };
     let (ready, trial) = prepared.prove(bytes, planner)?;
@@ -156,7 +154,7 @@ impl Prepared {
         };
         let stock_sha256 = match self.before.anything() {
             false => Some(self.before_sha256.clone()),
-            true => undo::record_of(&self.path, &self.before_sha256).map(|record| record.stock_sha256),
+            true => Record::about(&self.path, &self.before_sha256).map(|record| record.stock_sha256),
         };
         let source = Some(self.path.clone());
         Grafted { path, source, stock_sha256, ..self.report(action) }
@@ -269,7 +267,7 @@ fn decide(prepared: Prepared, bytes: &[u8], planner: &mut Planner<'_>) -> Result
 
 /// SHA-256 of what these donors make of the stock file `bytes`; `None` if that cannot be grafted, or is a graft itself.
 fn graft_of(path: &Path, bytes: &[u8], planner: &mut Planner<'_>) -> Option<String> {
-    let host = host::read(path, bytes).ok().filter(|host| !host.carried().anything())?;
-    let prepared = host::prepare(&*host, path, bytes, planner).ok()?;
+    let host = prepared::read(path, bytes).ok().filter(|host| !host.carried().anything())?;
+    let prepared = prepared::prepare(&*host, path, bytes, planner).ok()?;
     Some(prepared.graft_sha256().to_owned())
 }

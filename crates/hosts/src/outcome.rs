@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
+use crate::error::skipped::Skipped;
 use crate::host::{Carried, Operation};
-use crate::packed::Format;
+use crate::packed::format::Format;
 
 /// The action taken on a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -61,15 +62,6 @@ pub struct Grafted {
     pub backup_lacks: Vec<String>,
     /// Remarks for the user: clauses whose subject is the host.
     pub notes: Vec<String>,
-}
-
-/// A `libc.a` that a folder holds and that is none of ours.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Skipped {
-    /// The file.
-    pub path: PathBuf,
-    /// Why.
-    pub reason: String,
 }
 
 /// All hosts of a target.

@@ -7,8 +7,8 @@ use donors::Donor;
 
 use crate::VERSION;
 use crate::error::Error;
-use crate::patience::Patience;
-use crate::planner::tuned;
+use crate::host::donor::tuned;
+use crate::prove::patience::Patience;
 
 /// An allocator that may be grafted, and the options of it to bake in.
 #[derive(Debug, Clone)]

@@ -6,21 +6,22 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::archive::{ArchiveHost, parse};
 use crate::digest;
+use crate::error::rollback::Purpose;
 use crate::error::{Error, IoContext};
-use crate::host::Host;
-use crate::image;
-use crate::lock::FolderLocks;
-use crate::needed;
-use crate::packed;
-use crate::pending::Pending;
-use crate::place::{Observer, remove_leftovers, remove_sidecars, restore};
-use crate::recognise::{Kind, Signature, read, real_file, recognise, signature};
-use crate::record::{Record, backup_path, host_of_sidecar, is_backup, record_path};
-use crate::sidecar;
-use crate::transaction::{Purpose, Transaction};
-use crate::walk::walk;
+use crate::host::needed;
+use crate::host::stock::parse;
+use crate::image::kind::is_image;
+use crate::record::names::{backup_path, host_of_sidecar, is_backup, record_path};
+use crate::record::{Record, sidecar};
+use crate::source::walk::walk;
+use crate::target::file::read;
+use crate::target::graft::carries_graft;
+use crate::target::{Kind, real_file, recognise};
+use crate::transaction::Transaction;
+use crate::transaction::lock::FolderLocks;
+use crate::transaction::pending::Pending;
+use crate::transaction::place::{Observer, remove_leftovers, remove_sidecars, restore};
 use crate::watch::Watch;
 
 /// The action of `undo` on a host.
@@ -64,7 +65,7 @@ pub(crate) fn undo_observed(
     observe: Observer<'_>,
 ) -> Result<Pending<Vec<Undone>>, Error> {
     let metadata = fs::metadata(target).context(target, "read")?;
-    if image::is_image(target)? {
+    if is_image(target)? {
         let reason = "an image gets its stock image back in a new one, not in place";
         return Err(Error::Out { out: target.to_owned(), reason, help: "name the new one: `-o STOCK`" });
     }
@@ -189,34 +190,6 @@ fn assess(host: &Path, named: bool) -> Result<Assessment, Error> {
         }
     };
     Ok(Assessment { host: path, state, stock_sha256, notes })
-}
-
-/// Whether an archive without a record carries a graft of ours.
-fn carries_graft(host: &Path, named: bool) -> Result<bool, Error> {
-    match signature(host)? {
-        Signature::Archive => {}
-        Signature::Packed(format) => return if named { packed::carries_graft(host, format) } else { Ok(false) },
-        Signature::Executable => return Ok(transplant::carries_graft(&read(host)?)),
-        _ if !named => return Ok(false),
-        Signature::Unsupported { kind, reason, help } => {
-            return Err(Error::Unsupported { path: host.to_owned(), kind, reason, help });
-        }
-        Signature::Unknown(found) => {
-            return Err(Error::Unrecognised { path: host.to_owned(), found: found.to_owned() });
-        }
-    }
-    let bytes = read(host)?;
-    Ok(ArchiveHost::read(host, &bytes)?.carried().anything())
-}
-
-/// Whether the file at `host` carries a graft of ours; not one that cannot be read or understood.
-pub(crate) fn is_graft(host: &Path) -> bool {
-    fs::metadata(host).is_ok_and(|found| found.is_file()) && carries_graft(host, true).unwrap_or(false)
-}
-
-/// The record beside `host`, if it can be read and is about a file with this SHA-256.
-pub(crate) fn record_of(host: &Path, sha256: &str) -> Option<Record> {
-    Record::read(host).ok().flatten().filter(|record| record.knows(sha256))
 }
 
 /// The archives to verify in `target`: itself, if it is an archive; in a folder, every `libc.a` that carries a graft.

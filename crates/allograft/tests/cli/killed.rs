@@ -1,6 +1,6 @@
 //! Runs that are killed before every system call that can change a file: what each leaves starts programs, and the
-//! next run comes to the same end as if there had been no kill. `crates/hosts/src/killed.rs` does the same at each
-//! stage, for more kinds of hosts and file systems.
+//! next run comes to the same end as if there had been no kill. `crates/hosts/src/trials/killed.rs` does the same at
+//! each stage, for more kinds of hosts and file systems.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 use std::collections::BTreeSet;

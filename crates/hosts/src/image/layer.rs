@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use tar::{Builder, EntryType, Header};
 
 use super::document::Added;
-use crate::proof::Proven;
+use crate::prove::proven::Proven;
 
 /// A layer that is being written, to a file without a name.
 pub(super) struct Writing {

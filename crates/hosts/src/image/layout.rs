@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use crate::error::{Error, IoContext};
-use crate::tree;
+use crate::sink::folder;
 
 /// The size of a tar's blocks (POSIX, pax, "ustar Interchange Format").
 const BLOCK: u64 = 512;
@@ -112,7 +112,7 @@ pub(super) fn holds_its_blobs(layout: &Path) -> Result<(), Error> {
 /// Copies the layout in a folder to the folder `to`, which is empty. Returns what the copy could not keep: clauses
 /// whose subject is the copy.
 pub(super) fn copy_folder(from: &Path, to: &Path, changes: &Changes<'_>) -> Result<Vec<String>, Error> {
-    tree::copied(from, to, || {
+    folder::copied(from, to, || {
         for (name, replacement) in &changes.replaced {
             let path = to.join(name);
             let mode = fs::metadata(&path).context(&path, "read")?.permissions();
@@ -255,16 +255,6 @@ fn copy_range(from: &File, start: u64, end: u64, to: &mut impl Write) -> io::Res
         at += length as u64;
     }
     Ok(())
-}
-
-/// Whether a tar can be edited in this way: it is not compressed.
-pub(super) fn is_plain_tar(file: &File) -> io::Result<bool> {
-    let mut magic = [0; 5];
-    match file.read_exact_at(&mut magic, 257) {
-        Ok(()) => Ok(magic == *b"ustar"),
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
-        Err(error) => Err(error),
-    }
 }
 
 #[cfg(test)]

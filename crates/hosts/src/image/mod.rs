@@ -4,6 +4,7 @@
 //! | module | what lives there |
 //! | --- | --- |
 //! | `survey` | the hosts of an image |
+//! | `kind` | whether a file or folder is an image |
 //! | `layer` | the layer that is added |
 //! | `document` | configuration, manifest and index with that layer |
 //! | `layout` | a layout, copied with changes |
@@ -12,6 +13,7 @@
 
 mod comparison;
 mod document;
+pub(crate) mod kind;
 mod layer;
 mod layout;
 mod origin;
@@ -31,17 +33,20 @@ use self::layout::{Blob, Changes, Naming, Replacement};
 use self::origin::Origin;
 use self::survey::Survey;
 use crate::digest;
+use crate::error::rollback::Purpose;
 use crate::error::{Error, IoContext};
+use crate::host::planner::Planner;
 use crate::outcome::Grafts;
-use crate::pending::Pending;
-use crate::place::remove_leftovers;
-use crate::planner::Planner;
-use crate::record::{folder_of, temporary};
-use crate::staged::{Staged, StagedFolder};
-use crate::transaction::{Purpose, TemporaryFolder, Transaction, new_file, sync_folder};
+use crate::record::names::folder_of;
+use crate::sink::out;
+use crate::transaction::lock::FolderLocks;
+use crate::transaction::pending::Pending;
+use crate::transaction::place::remove_leftovers;
+use crate::transaction::staged::{Staged, StagedFolder};
+use crate::transaction::temporaries::{TemporaryFolder, new_file, temporary};
+use crate::transaction::{Transaction, attributes, sync_folder};
 use crate::undo::{Undone, UndoneAction};
 use crate::watch::Watch;
-use crate::{attributes, lock::FolderLocks, out};
 
 /// The documents of a layout that have names of their own. The second is there for `docker load`.
 const DOCUMENTS: [&str; 2] = ["index.json", "manifest.json"];
@@ -52,32 +57,6 @@ impl From<images::Error> for Error {
     fn from(error: images::Error) -> Error {
         Error::Image(Box::new(error))
     }
-}
-
-/// Whether a folder or file is a container image, or something else that holds a root file system; by its content.
-///
-/// # Errors
-/// It is one, and is damaged or of a form that cannot be edited.
-pub(crate) fn is_image(path: &Path) -> Result<bool, Error> {
-    if !path.is_dir() && !is_plain(path)? {
-        return Ok(false);
-    }
-    let unsupported = |kind, reason, help| Err(Error::Unsupported { path: path.to_owned(), kind, reason, help });
-    let Some(source) = images::open(path)? else { return Ok(false) };
-    match source.form {
-        Form::OciLayout | Form::DockerArchive => Ok(true),
-        Form::RootTar => unsupported(
-            "a root file system as a tar",
-            "it is grafted as a folder",
-            "unpack it, and graft its files with `--root FOLDER`",
-        ),
-        Form::Debian | Form::Alpine | Form::Zip => Ok(false),
-    }
-}
-
-fn is_plain(path: &Path) -> Result<bool, Error> {
-    let is_file = fs::metadata(path).context(path, "read")?.is_file();
-    Ok(is_file && File::open(path).and_then(|file| layout::is_plain_tar(&file)).context(path, "read")?)
 }
 
 fn opened(path: &Path) -> Result<Source, Error> {

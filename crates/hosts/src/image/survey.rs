@@ -12,13 +12,14 @@ use inspector::Link;
 use transplant::Executable;
 
 use super::layer::{Layer, Writing};
+use crate::error::skipped::Skipped;
 use crate::error::{Error, IoContext};
-use crate::host;
-use crate::outcome::{Action, Grafted, Skipped};
-use crate::packed::is_libc;
-use crate::planner::Planner;
-use crate::proof::Proven;
-use crate::recognise::{Signature, signature_of};
+use crate::host::planner::Planner;
+use crate::host::prepared;
+use crate::outcome::{Action, Grafted};
+use crate::packed::entry::is_libc;
+use crate::prove::proven::Proven;
+use crate::target::signature::{Signature, signature_of};
 
 /// The largest executable or archive that is read.
 const MOST_HOST: u64 = 1 << 30;
@@ -132,13 +133,13 @@ impl Survey<'_> {
         bytes: &[u8],
         planner: &mut Planner<'_>,
     ) -> Result<Option<Graft>, Error> {
-        let host = host::read_inside(shown, bytes, node.mode)?;
+        let host = prepared::read_inside(shown, bytes, node.mode)?;
         let is_archive = signature_of(bytes) == Signature::Archive;
         if let Some(reason) = host.skip_reason().filter(|_| is_archive) {
             self.skipped.push(Skipped { path: shown.to_owned(), reason: reason.to_owned() });
             return Ok(None);
         }
-        let prepared = host::prepare(&*host, shown, bytes, planner)?;
+        let prepared = prepared::prepare(&*host, shown, bytes, planner)?;
         let sha256 = prepared.graft_sha256().to_owned();
         if prepared.is_unchanged() {
             let reason = "it carries this graft already".to_owned();

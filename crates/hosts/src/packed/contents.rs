@@ -1,18 +1,17 @@
 //! Looks into a packed bundle without changing it: for checks of what is inside.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::carried::{is_graft, libcs, scan};
 use super::entry::is_libc;
-use super::graft::{MOST_LIBC, inside};
-use super::{Format, PackedError, See, Source, Wants};
-use crate::archive::ArchiveHost;
+use super::format::Format;
+use super::inside;
+use crate::error::packed::PackedError;
 use crate::error::{Error, IoContext};
-use crate::host::Host;
-use crate::recognise::{Kind, Signature, recognise, signature_of};
+use crate::target::{Kind, recognise};
 use crate::undo;
-use crate::watch::Watch;
 
 /// The start files that lie beside a `libc.a`.
 const START: [&[u8]; 5] = [b"crt1.o", b"rcrt1.o", b"Scrt1.o", b"crti.o", b"crtn.o"];
@@ -72,31 +71,6 @@ pub fn unpack_grafts(target: &Path, into: &Path) -> Result<Option<Vec<FoundGraft
         libc,
     };
     Ok(Some(grafts.into_iter().map(unpacked).collect()))
-}
-
-/// Whether any `libc.a` of a bundle carries a graft of ours.
-pub(crate) fn carries_graft(bundle: &Path, format: Format) -> Result<bool, Error> {
-    let mut found = false;
-    scan(bundle, format, &libcs, &mut |name, bytes| {
-        found |= is_graft(bundle, name, bytes)?;
-        Ok(())
-    })?;
-    Ok(found)
-}
-
-fn scan(bundle: &Path, format: Format, wants: Wants<'_>, see: See<'_>) -> Result<(), Error> {
-    let file = File::open(bundle).context(bundle, "read")?;
-    Source { path: bundle, file: &file, format, watch: &Watch::default() }.scan(wants, see).map(|_| ())
-}
-
-fn libcs(name: &[u8]) -> Option<u64> {
-    is_libc(name).then_some(MOST_LIBC)
-}
-
-/// Whether a `libc.a` of a bundle carries a graft of ours.
-fn is_graft(bundle: &Path, name: &[u8], bytes: &[u8]) -> Result<bool, Error> {
-    let path = inside(bundle, name);
-    Ok(signature_of(bytes) == Signature::Archive && ArchiveHost::read(&path, bytes)?.carried().anything())
 }
 
 fn at_most(bundle: &Path, what: &'static str, found: u64, unit: &'static str, limit: u64) -> Result<(), Error> {

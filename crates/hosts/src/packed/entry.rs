@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use super::error::PackedError;
+use crate::error::packed::PackedError;
 
 /// The kind of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,31 +1,34 @@
 //! Grafts a packed bundle: once through it to plan every `libc.a`, once more to write it with the grafts in.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use super::entry::Entries;
-use super::entry::{Libcs, is_libc};
-use super::{Editor, Format, PackedError, Source};
-use crate::bundle;
+use super::entry::{Entries, Libcs, is_libc};
+use super::format::Format;
+use super::{Editor, MOST_LIBC, Source, inside};
 use crate::digest;
+use crate::error::packed::PackedError;
+use crate::error::rollback::Purpose;
+use crate::error::skipped::Skipped;
 use crate::error::{Error, IoContext};
-use crate::host::{self, Carried, ReadyGraft, record};
-use crate::host_file::Identity;
-use crate::outcome::{Action, Bundle, Grafted, Grafts, Skipped};
-use crate::pending::Pending;
-use crate::place::{Change, Content, Observer, place, remove_leftovers};
-use crate::planner::Planner;
-use crate::recognise::signature_of;
-use crate::record::{Record, backup_path, folder_of, record_path};
-use crate::staged::Staged;
-use crate::transaction::{Purpose, Transaction, new_file, sync_folder};
-use crate::{attributes, out, sidecar};
+use crate::host::planner::Planner;
+use crate::host::prepared::{ReadyGraft, record};
+use crate::host::{Carried, prepared};
+use crate::outcome::{Action, Bundle, Grafted, Grafts};
+use crate::record::names::{backup_path, folder_of, record_path};
+use crate::record::{Record, sidecar};
+use crate::sink::out;
+use crate::swift::bundle;
+use crate::target::file::Identity;
+use crate::target::signature::signature_of;
+use crate::transaction::pending::Pending;
+use crate::transaction::place::{Change, Content, Observer, place, remove_leftovers};
+use crate::transaction::staged::Staged;
+use crate::transaction::temporaries::new_file;
+use crate::transaction::{Transaction, attributes, sync_folder};
 
-/// The largest that there is has 4 MB.
-pub(super) const MOST_LIBC: u64 = 64 << 20;
 const MOST_MANIFEST: u64 = 1 << 20;
 
 /// A `libc.a` of which everything is decided.
@@ -52,12 +55,12 @@ impl Survey {
             self.skipped.push(Skipped { path, reason: found.to_owned() });
             return Ok(());
         }
-        let host = host::read(&path, bytes)?;
+        let host = prepared::read(&path, bytes)?;
         if let Some(reason) = host.skip_reason() {
             self.skipped.push(Skipped { path: path.clone(), reason: reason.to_owned() });
             return Ok(());
         }
-        let prepared = host::prepare(&*host, &path, bytes, planner)?;
+        let prepared = prepared::prepare(&*host, &path, bytes, planner)?;
         let mut grafted = prepared.report(prepared.action());
         grafted.stock_sha256 = Some(prepared.before_sha256.clone());
         let (ready, trial) = prepared.prove(bytes, planner)?;
@@ -71,11 +74,6 @@ impl Survey {
 /// `FOLDER/info.json`.
 fn is_manifest(name: &[u8]) -> bool {
     name.iter().filter(|byte| **byte == b'/').count() == 1 && name.ends_with(b"/info.json")
-}
-
-/// The path by which a file in a bundle is spoken of.
-pub(super) fn inside(bundle: &Path, name: &[u8]) -> PathBuf {
-    bundle.join(OsStr::from_bytes(name))
 }
 
 fn survey(source: &Source<'_>, planner: &mut Planner<'_>) -> Result<Survey, Error> {

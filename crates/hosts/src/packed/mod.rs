@@ -1,55 +1,50 @@
 //! A Swift SDK bundle as it is published: a tar in gzip, or a zip. Read and written as a stream, in memory that does
 //! not grow with the bundle; every entry but the `libc.a`s stays as it is.
+//!
+//! | module | what lives there |
+//! | --- | --- |
+//! | `format` | how a bundle is packed |
+//! | `entry` | names and kinds of entries |
+//! | `tar` | a tar, copied with changes |
+//! | `zip` | a zip, likewise |
+//! | `gzip` | compression by several threads |
+//! | `unpacked_size` | how much a bundle may unpack to |
+//! | `carried` | whether a bundle carries a graft |
+//! | `contents` | a look into a bundle, for checks of what is inside |
+//! | `graft` | every `libc.a` of a bundle grafted |
 
-mod contents;
-mod entry;
-mod error;
-mod graft;
+pub(crate) mod carried;
+pub(crate) mod contents;
+pub(crate) mod entry;
+pub(crate) mod format;
+pub(crate) mod graft;
 mod gzip;
 mod tar;
 mod unpacked_size;
 mod zip;
 
-pub(crate) use contents::carries_graft;
-pub use contents::{FoundGraft, each_host, unpack_grafts};
-pub(crate) use entry::is_libc;
-pub use error::PackedError;
-pub(crate) use graft::graft;
-
 use std::cell::Cell;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use entry::Entries;
 use flate2::bufread::MultiGzDecoder;
 use sha2::{Digest, Sha256};
+use unpacked_size::UnpackedSize;
 
 use crate::digest;
 use crate::error::Error;
-use crate::proof::Proven;
+use crate::error::packed::PackedError;
+use crate::packed::format::Format;
+use crate::prove::proven::Proven;
 use crate::watch::Watch;
-use entry::Entries;
-use unpacked_size::UnpackedSize;
 
-/// How a bundle is packed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
-    /// A tar, compressed by gzip.
-    TarGz,
-    /// A zip.
-    Zip,
-}
-
-impl Format {
-    /// The file name ending, which `swift sdk install` requires.
-    pub fn ending(self) -> &'static str {
-        match self {
-            Format::TarGz => ".tar.gz",
-            Format::Zip => ".zip",
-        }
-    }
-}
+/// The largest that there is has 4 MB.
+const MOST_LIBC: u64 = 64 << 20;
 
 /// How many bytes are taken of the file with this name, if it is wanted.
 type Wants<'e> = &'e dyn Fn(&[u8]) -> Option<u64>;
@@ -106,6 +101,11 @@ impl CopyError {
             CopyError::Host(error) => error,
         }
     }
+}
+
+/// The path by which a file in a bundle is spoken of.
+fn inside(bundle: &Path, name: &[u8]) -> PathBuf {
+    bundle.join(OsStr::from_bytes(name))
 }
 
 /// An entry's name for messages.
@@ -242,13 +242,6 @@ impl<W: Write> Write for Hashing<W> {
     fn flush(&mut self) -> io::Result<()> {
         self.inner.flush()
     }
-}
-
-/// Whether a file that starts as gzip does holds a tar.
-pub(crate) fn holds_tar(file: &mut File) -> bool {
-    let mut block = [0; 512];
-    let decoded = MultiGzDecoder::new(BufReader::new(file)).read_exact(&mut block);
-    decoded.is_ok() && tar::is_header(&block)
 }
 
 #[cfg(test)]

@@ -7,10 +7,10 @@ use std::io::{self, Read, Write};
 use tar::Header;
 
 use super::entry::{Kind, plain_name};
-use super::error::PackedError;
+use super::format::{BLOCK, checked_header};
 use super::{CopyError, Editor, shown};
+use crate::error::packed::PackedError;
 
-const BLOCK: usize = 512;
 /// tar writes so many bytes at a time; the end of the archive is filled up to that. (GNU tar: 20 blocks.)
 const RECORD: u64 = 20 * BLOCK as u64;
 /// A long name, or what pax says of one entry.
@@ -39,7 +39,7 @@ pub(super) fn copy(reader: &mut dyn Read, writer: &mut dyn Write, editor: &mut E
             }
             return copy.rest(&block);
         }
-        let header = checked(&block, copy.read - BLOCK as u64)?;
+        let header = checked_header(&block, copy.read - BLOCK as u64)?;
         let size = header.entry_size().map_err(|_| damaged_at("a size", copy.read - BLOCK as u64))?;
         match header.as_bytes()[156] {
             b'x' | b'L' | b'K' => copy.extension(header, size, &mut extended)?,
@@ -56,24 +56,8 @@ pub(super) fn copy(reader: &mut dyn Read, writer: &mut dyn Write, editor: &mut E
     }
 }
 
-/// Whether a file's first block is a tar's.
-pub(super) fn is_header(block: &[u8]) -> bool {
-    <&[u8; BLOCK]>::try_from(block).is_ok_and(|block| checked(block, 0).is_ok())
-}
-
 fn damaged_at(what: &str, offset: u64) -> PackedError {
     PackedError::Damaged(format!("{what} in the tar header at offset {offset} is no number"))
-}
-
-fn checked(block: &[u8; BLOCK], offset: u64) -> Result<&Header, PackedError> {
-    let header = Header::from_byte_slice(block);
-    let field = 148..156;
-    let sum = |(at, byte): (usize, &u8)| u32::from(if field.contains(&at) { b' ' } else { *byte });
-    let expected: u32 = block.iter().enumerate().map(sum).sum();
-    match header.cksum() {
-        Ok(found) if found == expected => Ok(header),
-        _ => Err(PackedError::Damaged(format!("the tar header at offset {offset} does not have its checksum"))),
-    }
 }
 
 struct Copy<'a, 'e> {

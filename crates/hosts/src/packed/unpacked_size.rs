@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use super::PackedError;
+use crate::error::packed::PackedError;
 
 /// The bytes that a bundle has unpacked to, as long as they are in proportion: a gigabyte whatever it comes from, or a
 /// hundred times the packed bytes. SDKs unpack to four or five times their size.

@@ -12,9 +12,9 @@ use flate2::write::DeflateEncoder;
 use flate2::{Compression, Crc};
 
 use super::entry::{Kind, plain_name};
-use super::error::PackedError;
 use super::unpacked_size::UnpackedSize;
 use super::{CopyError, Editor, shown};
+use crate::error::packed::PackedError;
 
 const LOCAL: usize = 30;
 const CENTRAL: usize = 46;

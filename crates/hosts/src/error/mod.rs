@@ -1,0 +1,607 @@
+//! Why a host was not grafted or not given back, with the exit code. This room uses no other: every room fails by its
+//! types.
+//!
+//! | module | what lives there |
+//! | --- | --- |
+//! | `needed` | a dynamic program that cannot load its donor |
+//! | `packed` | faults of a packed bundle |
+//! | `rollback` | what could not be taken back after a failure |
+//! | `skipped` | a file that is left alone |
+//! | `remedy` | what to do about an error, which the program words |
+
+pub(crate) mod needed;
+pub(crate) mod packed;
+pub(crate) mod remedy;
+pub(crate) mod rollback;
+pub(crate) mod skipped;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use format::{DonorKind, Linked};
+use rustix::io::Errno;
+
+use self::needed::NeededError;
+use self::packed::PackedError;
+use self::remedy::Remedy;
+use self::rollback::RollbackFailure;
+use self::skipped::Skipped;
+
+/// A failed operation. Every host is as it was before, except after [`Error::RollbackFailed`].
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A system call failed: not found, permission denied, disk full.
+    #[error("cannot {action} `{}`: {source}", .path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// The operation, as a verb: "read", "write".
+        action: &'static str,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// Neither a folder nor a file whose first bytes are known.
+    #[error("`{}` is {found}; expected a static archive (libc.a), an executable, a folder that holds archives, or a packed Swift SDK bundle", .path.display())]
+    Unrecognised {
+        /// The target.
+        path: PathBuf,
+        /// The kind of file that was found.
+        found: String,
+    },
+    /// Starts like an archive and is damaged.
+    #[error("`{}` is malformed: {source}", .path.display())]
+    Malformed {
+        /// The archive.
+        path: PathBuf,
+        /// Where and how.
+        source: surgery::archive::ArchiveError,
+    },
+    /// A packed bundle that is damaged or that must not be trusted.
+    #[error("`{}`{}: {problem}", .path.display(), in_entry(.entry))]
+    Packed {
+        /// The bundle.
+        path: PathBuf,
+        /// The entry that it is about.
+        entry: Option<String>,
+        /// The fault.
+        problem: PackedError,
+    },
+    /// Known for what it is, and nothing that can be grafted.
+    #[error("`{}` is {kind}: {reason}", .path.display())]
+    Unsupported {
+        /// The target.
+        path: PathBuf,
+        /// Its kind, with an article.
+        kind: &'static str,
+        /// Why not.
+        reason: &'static str,
+        /// The remedy.
+        help: &'static str,
+    },
+    /// A musl-like archive that would not work after a graft.
+    #[error("`{}`: {refusal}", .path.display())]
+    Refused {
+        /// The archive.
+        path: PathBuf,
+        /// Why.
+        refusal: Box<surgery::plan::Refusal>,
+    },
+    /// The donor's object or one of its `--set` options does not fit.
+    #[error("donor `{donor}`: {source}")]
+    Donor {
+        /// The donor's name.
+        donor: String,
+        /// The donor's or the option's fault.
+        source: surgery::donor::DonorError,
+    },
+    /// This build was made without the objects for the host's architecture.
+    #[error("`{}` is for {arch}, and this build of allograft was made without `{donor}` for it", .path.display())]
+    NotBuilt {
+        /// The host.
+        path: PathBuf,
+        /// The donor's name.
+        donor: &'static str,
+        /// Its architecture.
+        arch: format::Arch,
+    },
+    /// The donor does not exist for the host's architecture.
+    #[error("`{}` is for {arch}; donor `{donor}` exists for {offered} only", .path.display())]
+    NoDonorFor {
+        /// The archive.
+        path: PathBuf,
+        /// The donor's name.
+        donor: String,
+        /// The host's architecture.
+        arch: format::Arch,
+        /// The donor's architectures.
+        offered: String,
+    },
+    /// An executable in which something is missing or doubtful.
+    #[error("`{}` cannot be grafted: {refusal}", .path.display())]
+    Executable {
+        /// The executable.
+        path: PathBuf,
+        /// The reason.
+        refusal: transplant::Refusal,
+    },
+    /// The donor is not built for such a file.
+    #[error("donor `{donor}` cannot be put into {} such as `{}`", .kind.described(), .path.display())]
+    NoForm {
+        /// The file.
+        path: PathBuf,
+        /// The donor's name.
+        donor: &'static str,
+        /// The kind of file.
+        kind: Linked,
+    },
+    /// Replacing the target takes a confirmation, which was not given.
+    #[error("`{}` {why}", .path.display())]
+    Live {
+        /// The file.
+        path: PathBuf,
+        /// A clause whose subject is the file.
+        why: String,
+    },
+    /// The string functions of executables for that architecture cannot be exchanged.
+    #[error("the string functions of `{}` cannot be exchanged: in linked {arch} executables they cannot be proven", .path.display())]
+    NoStrings {
+        /// The executable.
+        path: PathBuf,
+        /// Its architecture.
+        arch: format::Arch,
+    },
+    /// The donor's form for executables is unsound: a fault of this build.
+    #[error("donor `{donor}`: {source}")]
+    Blob {
+        /// The donor's name.
+        donor: String,
+        /// The fault.
+        source: transplant::BlobError,
+    },
+    /// A graft that the independent reader does not find whole.
+    #[error("the graft of `{}` does not pass its verification: {unsound}", .path.display())]
+    Unsound {
+        /// The host.
+        path: PathBuf,
+        /// The checks that failed.
+        unsound: inspector::verify::Unsound,
+    },
+    /// A trial run was requested, and the target is not an executable.
+    #[error("`{}` is no executable: there is nothing to run before it is placed", .path.display())]
+    NothingToRun {
+        /// The target.
+        path: PathBuf,
+    },
+    /// A grafted executable failed its self-test.
+    #[error("the graft of `{}` failed its self-test: {said}", .path.display())]
+    SelfTest {
+        /// The executable.
+        path: PathBuf,
+        /// Its output.
+        said: String,
+    },
+    /// The self-test of a grafted executable used up the processor time that it may take: whether the graft is right is
+    /// not known.
+    #[error("the self-test of the graft of `{}` took too long to tell whether the graft is right", .path.display())]
+    TooSlow {
+        /// The executable.
+        path: PathBuf,
+    },
+    /// A grafted executable could not be tested: nothing here runs it.
+    #[error("the graft of `{}` cannot be tested: {}", .path.display(), Error::nothing_runs(*.arch, .loader.as_deref()))]
+    Untested {
+        /// The executable.
+        path: PathBuf,
+        /// Its architecture.
+        arch: format::Arch,
+        /// Its loader, if that is what is missing.
+        loader: Option<String>,
+    },
+    /// A dynamic program cannot load its donor.
+    #[error(transparent)]
+    Needed(#[from] NeededError),
+    /// `--try`: stock and graft do not do the same.
+    #[error("the graft of `{}` does not do what stock does: {differs}", .path.display())]
+    Differs {
+        /// The executable.
+        path: PathBuf,
+        /// The difference.
+        differs: String,
+    },
+    /// Neither an allocator nor string functions were asked for.
+    #[error("there is nothing to graft: neither a donor nor string functions")]
+    NothingToGraft,
+    /// An option without an allocator that it could be of.
+    #[error("option `{name}` belongs to an allocator, and none is grafted")]
+    OptionWithoutDonor {
+        /// The option.
+        name: String,
+    },
+    /// Something has to be taken out again, and stock's members are not to be had.
+    #[error("`{}` carries grafted {}, and its stock file, which has its own, is not beside it", .path.display(), stock_functions(*.surplus))]
+    StockNeeded {
+        /// The host.
+        path: PathBuf,
+        /// The kind of donor that the host carries and that was not requested.
+        surplus: DonorKind,
+    },
+    /// No Swift SDK of this name is installed, or several are.
+    #[error("{} Swift SDK `{id}` in `{}`", if *.matches == 0 { "there is no installed" } else { "there is more than one" }, .folder.display())]
+    SwiftSdk {
+        /// The requested name.
+        id: String,
+        /// Where installed ones are.
+        folder: PathBuf,
+        /// How many have this name.
+        matches: usize,
+        /// The names of all.
+        installed: Vec<String>,
+    },
+    /// A stock archive that cannot be taken from.
+    #[error("`{}` holds no archive to take members from", .path.display())]
+    NoStock {
+        /// The file or folder that was named as stock.
+        path: PathBuf,
+    },
+    /// The folder holds no `libc.a` at all.
+    #[error("no `libc.a` under `{}`", .folder.display())]
+    NoHost {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// A container image that cannot be read.
+    #[error("{0}")]
+    Image(Box<images::Error>),
+    /// A container image that is not what it was grafted as, or not what was to be written.
+    #[error("`{}`: {reason}", .path.display())]
+    ImageChanged {
+        /// The image.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The image holds no static program and no `libc.a`.
+    #[error("no static executable and no `libc.a` in `{}`", .path.display())]
+    NoHostInImage {
+        /// The image.
+        path: PathBuf,
+    },
+    /// The image holds programs, none of which can be grafted.
+    #[error("nothing in `{}` can be grafted: {}", .path.display(), listed(.skipped))]
+    NothingGraftableInImage {
+        /// The image.
+        path: PathBuf,
+        /// Each one with the reason.
+        skipped: Vec<Skipped>,
+    },
+    /// The folder holds no graft.
+    #[error("no graft under `{}`", .folder.display())]
+    NoGraft {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// The folder holds `libc.a`s, none of which can be grafted.
+    #[error("no `libc.a` under `{}` can be grafted: {}", .folder.display(), listed(.skipped))]
+    NothingGraftable {
+        /// The folder.
+        folder: PathBuf,
+        /// Each one with the reason.
+        skipped: Vec<Skipped>,
+    },
+    /// The file at hand is a backup that an earlier graft made.
+    #[error("`{}` is the backup of `{}`", .path.display(), .host.display())]
+    IsBackup {
+        /// The target.
+        path: PathBuf,
+        /// The host that it belongs to.
+        host: PathBuf,
+    },
+    /// Somebody else changed the host between the plan and its execution.
+    #[error("`{}` changed while it was being worked on", .path.display())]
+    ChangedMeanwhile {
+        /// The host.
+        path: PathBuf,
+    },
+    /// The record beside a host cannot be understood.
+    #[error("`{}` is malformed: {reason}", .path.display())]
+    MalformedRecord {
+        /// The record.
+        path: PathBuf,
+        /// The fault.
+        reason: String,
+    },
+    /// `undo`: the host is neither the graft on record nor stock.
+    #[error("`{}` has changed since it was grafted: found sha256 {found}, expected {expected}", .path.display())]
+    ChangedSince {
+        /// The host.
+        path: PathBuf,
+        /// SHA-256 of the host.
+        found: String,
+        /// SHA-256 of the graft on record.
+        expected: String,
+        /// The backup.
+        backup: PathBuf,
+    },
+    /// `undo`: a graft without a backup.
+    #[error("`{}` is a graft whose backup `{}` is missing", .path.display(), .backup.display())]
+    BackupMissing {
+        /// The host.
+        path: PathBuf,
+        /// Where the backup should be.
+        backup: PathBuf,
+    },
+    /// `undo`: the backup is not the stock host on record.
+    #[error("the backup `{}` has changed: found sha256 {found}, expected {expected}", .backup.display())]
+    BackupChanged {
+        /// The backup.
+        backup: PathBuf,
+        /// SHA-256 of the backup.
+        found: String,
+        /// SHA-256 of the stock host on record.
+        expected: String,
+    },
+    /// `undo`: a graft with a backup and no record that would tie them together.
+    #[error("`{}` is a graft without a record: `{}` is missing", .path.display(), .record.display())]
+    RecordMissing {
+        /// The host.
+        path: PathBuf,
+        /// Where the record should be.
+        record: PathBuf,
+        /// The backup.
+        backup: PathBuf,
+    },
+    /// `undo`: a graft with neither backup nor record, as `-o` writes it.
+    #[error("`{}` carries a graft, but no backup or record lies beside it", .path.display())]
+    NoBackup {
+        /// The host.
+        path: PathBuf,
+    },
+    /// `undo`: the backup is a graft as well.
+    #[error("`{}` is a graft, and so is its backup `{}`", .path.display(), .backup.display())]
+    BackupGrafted {
+        /// The host.
+        path: PathBuf,
+        /// The backup.
+        backup: PathBuf,
+    },
+    /// A file has the name of a backup or a record, and allograft did not make it.
+    #[error("`{}` has the name of a file of allograft's, and is none: {reason}", .path.display())]
+    ForeignSidecar {
+        /// The file.
+        path: PathBuf,
+        /// How that shows.
+        reason: String,
+    },
+    /// It failed, and what had been done could not all be taken back.
+    #[error("{cause}; {failure}")]
+    RollbackFailed {
+        /// Why it failed.
+        cause: Box<Error>,
+        /// The files that remain changed.
+        failure: RollbackFailure,
+    },
+    /// `-o` names the target.
+    #[error("cannot write to `{}`: it is the target itself", .out.display())]
+    OutIsTarget {
+        /// The argument of `-o`.
+        out: PathBuf,
+    },
+    /// `-o` cannot be written there.
+    #[error("cannot write to `{}`: {reason}", .out.display())]
+    Out {
+        /// The argument of `-o`.
+        out: PathBuf,
+        /// Why not.
+        reason: &'static str,
+        /// The remedy.
+        help: &'static str,
+    },
+}
+
+fn in_entry(entry: &Option<String>) -> String {
+    entry.as_ref().map(|entry| format!(", entry `{}`", entry.escape_debug())).unwrap_or_default()
+}
+
+fn stock_functions(kind: DonorKind) -> &'static str {
+    match kind {
+        DonorKind::Malloc => "malloc",
+        DonorKind::Strings => "string functions",
+    }
+}
+
+fn listed(skipped: &[Skipped]) -> String {
+    let described = |skipped: &Skipped| format!("`{}`: {}", skipped.path.display(), skipped.reason);
+    skipped.iter().map(described).collect::<Vec<_>>().join("; ")
+}
+
+/// The remedy for a build that leaves out an architecture.
+pub const NOT_BUILT: &str =
+    "take a release, or an optimised build, which have every architecture; or build with ALLOGRAFT_ARCHES=all";
+
+impl Error {
+    /// Whether an executable was refused since nothing of mallocng is in it.
+    pub fn has_no_mallocng(&self) -> bool {
+        use transplant::Refusal::{NoMallocng, TableUnused};
+        matches!(self, Error::Executable { refusal: NoMallocng | TableUnused, .. })
+    }
+
+    /// Whether there is nothing at the path: no file, no folder on the way to it, or links in a circle.
+    pub fn is_missing(&self) -> bool {
+        let Error::Io { source, .. } = self else { return false };
+        let missing = [Errno::NOENT, Errno::NOTDIR, Errno::LOOP, Errno::NAMETOOLONG];
+        source.raw_os_error().is_some_and(|number| missing.iter().any(|missing| missing.raw_os_error() == number))
+    }
+
+    /// 2: wrong usage, or input that cannot be read or written, or is malformed. 3: refused, because it would not be
+    /// safe. 4: failed, and what had been done could not all be taken back.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Error::Refused { refusal, .. } if refusal.is_damage() => 2,
+            Error::Packed { problem, .. } if problem.is_damage() => 2,
+            Error::Executable { refusal, .. } if refusal.is_damage() => 2,
+            Error::Differs { .. } => 1,
+            Error::Needed(error) => error.exit_code(),
+            Error::RollbackFailed { .. } => RollbackFailure::EXIT_CODE,
+            Error::Io { .. }
+            | Error::Unrecognised { .. }
+            | Error::Malformed { .. }
+            | Error::Donor { .. }
+            | Error::Blob { .. }
+            | Error::NothingToGraft
+            | Error::NothingToRun { .. }
+            | Error::OptionWithoutDonor { .. }
+            | Error::SwiftSdk { .. }
+            | Error::NoStock { .. }
+            | Error::NoHost { .. }
+            | Error::NoGraft { .. }
+            | Error::Image(_)
+            | Error::NoHostInImage { .. }
+            | Error::MalformedRecord { .. }
+            | Error::OutIsTarget { .. }
+            | Error::Out { .. } => 2,
+            Error::Packed { .. }
+            | Error::Unsupported { .. }
+            | Error::Refused { .. }
+            | Error::NoDonorFor { .. }
+            | Error::NotBuilt { .. }
+            | Error::Executable { .. }
+            | Error::NoForm { .. }
+            | Error::Live { .. }
+            | Error::NoStrings { .. }
+            | Error::Unsound { .. }
+            | Error::SelfTest { .. }
+            | Error::Untested { .. }
+            | Error::TooSlow { .. }
+            | Error::StockNeeded { .. }
+            | Error::NothingGraftable { .. }
+            | Error::NothingGraftableInImage { .. }
+            | Error::ImageChanged { .. }
+            | Error::IsBackup { .. }
+            | Error::ChangedMeanwhile { .. }
+            | Error::ChangedSince { .. }
+            | Error::BackupMissing { .. }
+            | Error::BackupChanged { .. }
+            | Error::RecordMissing { .. }
+            | Error::NoBackup { .. }
+            | Error::BackupGrafted { .. }
+            | Error::ForeignSidecar { .. } => 3,
+        }
+    }
+
+    pub(crate) fn nothing_runs(arch: format::Arch, loader: Option<&str>) -> String {
+        if let Some(loader) = loader {
+            return format!("its loader `{loader}` is not on this machine, which is not for {arch}");
+        }
+        format!("this machine runs no programs for {arch}, and there is no emulator (qemu-{arch}-static, qemu-{arch})")
+    }
+
+    /// The remedy.
+    pub fn remedy(&self) -> Remedy {
+        let advice = match self {
+            Error::Io { source, .. } => return remedy::of_io(source),
+            Error::Needed(error) => return error.remedy(),
+            Error::Unrecognised { .. } => {
+                "name the `libc.a` of a musl toolchain, or the folder of the toolchain, sysroot or SDK".to_owned()
+            }
+            Error::Malformed { source: surgery::archive::ArchiveError::Bsd { .. }, .. } => {
+                "name an archive for Linux, as GNU ar and llvm-ar write it".to_owned()
+            }
+            Error::Malformed { .. } => "the file is damaged or incomplete: install it again, then graft".to_owned(),
+            Error::Unsupported { help, .. } | Error::Out { help, .. } => (*help).to_owned(),
+            Error::Packed { problem, .. } => problem.help().to_owned(),
+            Error::Refused { refusal, .. } => return Remedy::Archive(refusal.remedy()),
+            Error::Executable { refusal, .. } => return Remedy::Executable(refusal.remedy()),
+            Error::NoForm { kind, .. } => these_can(|donor| donor.goes_into_some(*kind)),
+            Error::Live { .. } => return Remedy::ConfirmLive,
+            Error::NoStrings { .. } => return Remedy::Executable(transplant::Remedy::WithoutStrings),
+            Error::Untested { arch, loader: None, .. } => return Remedy::Emulate { arch: *arch },
+            Error::Untested { loader: Some(_), .. } => return Remedy::NameRoot,
+            Error::TooSlow { .. } => return Remedy::WaitLonger,
+            Error::SelfTest { .. } => "the stock file is as it was; please report this with the program".to_owned(),
+            Error::Unsound { .. } => return Remedy::Report,
+            Error::NothingToRun { .. } => return Remedy::RunNothing,
+            Error::OutIsTarget { .. } => return Remedy::GraftInPlace,
+            Error::Differs { .. } => {
+                "the stock file is as it was. If the program prints the time or the like, try it with other arguments"
+                    .to_owned()
+            }
+            Error::Donor { .. } | Error::Blob { .. } => return Remedy::ListOptions,
+            Error::NoDonorFor { .. } => return Remedy::ListArchitectures,
+            Error::NotBuilt { .. } => NOT_BUILT.to_owned(),
+            Error::NothingToGraft => return Remedy::Undo,
+            Error::OptionWithoutDonor { .. } => return Remedy::NameDonor,
+            Error::StockNeeded { surplus, .. } => return Remedy::GraftStockOrKeep { surplus: *surplus },
+            Error::SwiftSdk { installed, .. } if installed.is_empty() => {
+                "install one with `swift sdk install`, or name its bundle".to_owned()
+            }
+            Error::SwiftSdk { installed, .. } => format!("installed are: {}", installed.join(", ")),
+            Error::NoStock { .. } => "name a stock `libc.a`, a `libc++abi.a`, or a folder that holds them".to_owned(),
+            Error::NoHost { .. } => {
+                "name a folder of a musl toolchain, such as /usr/lib/musl or a rustup toolchain with a musl target"
+                    .to_owned()
+            }
+            Error::NoGraft { folder } => return Remedy::GraftFirst { folder: folder.clone() },
+            Error::NothingGraftable { .. } => return Remedy::ListGraftable,
+            Error::Image(error) => error.help().to_owned(),
+            Error::ImageChanged { .. } => {
+                "take the stock image from where it came from; nothing was written".to_owned()
+            }
+            Error::NoHostInImage { .. } | Error::NothingGraftableInImage { .. } => {
+                "build the image's programs against a grafted `libc.a`, or link them statically with musl: then they \
+                 can be grafted in the image"
+                    .to_owned()
+            }
+            Error::IsBackup { host, .. } => return Remedy::HostOfBackup { host: host.clone() },
+            Error::ChangedMeanwhile { .. } => "nothing was changed; run the command again".to_owned(),
+            Error::MalformedRecord { path, .. } => {
+                format!("compare the host with its backup, put the right one in place and delete `{}`", path.display())
+            }
+            Error::ChangedSince { path, backup, .. } => format!(
+                "if you want stock all the same: `cp -p {} {}`, then undo again; if the new file is to stay, graft it",
+                backup.display(),
+                path.display()
+            ),
+            Error::BackupMissing { .. } | Error::BackupChanged { .. } => {
+                "install the toolchain's `libc.a` again; grafting it afterwards makes a new backup".to_owned()
+            }
+            Error::RecordMissing { path, backup, .. } => format!(
+                "if you trust the backup: `cp -p {} {}`, then undo again; grafting again writes a new record if the \
+                 backup fits",
+                backup.display(),
+                path.display()
+            ),
+            Error::BackupGrafted { backup, path } => {
+                return Remedy::UndoBackup { backup: backup.clone(), host: path.clone() };
+            }
+            Error::ForeignSidecar { .. } => {
+                "nothing was changed, and allograft leaves such a file alone: move it away, then run the command again"
+                    .to_owned()
+            }
+            Error::RollbackFailed { failure, .. } => return failure.remedy(),
+            Error::NoBackup { .. } => return Remedy::WrittenElsewhere,
+        };
+        Remedy::Advice(advice)
+    }
+}
+
+/// Adds what was tried, and on what, to the system's message.
+pub(crate) trait IoContext<T> {
+    fn context(self, path: &Path, action: &'static str) -> Result<T, Error>;
+}
+
+impl<T> IoContext<T> for io::Result<T> {
+    fn context(self, path: &Path, action: &'static str) -> Result<T, Error> {
+        self.map_err(|source| Error::Io { path: path.to_owned(), action, source })
+    }
+}
+
+/// Names the donors of which something is true.
+fn these_can(is_able: impl Fn(&donors::Donor) -> bool) -> String {
+    let able: Vec<&str> = donors::all().iter().filter(|donor| is_able(donor)).map(|donor| donor.name).collect();
+    format!("these can: {}", able.join(", "))
+}
+
+/// Whether the error says that there is no such file.
+pub(crate) fn is_missing(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+}

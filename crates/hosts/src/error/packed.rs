@@ -1,0 +1,60 @@
+//! Faults of a packed bundle.
+
+/// A problem of a packed bundle.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PackedError {
+    /// It ends before its content does.
+    #[error("it ends too early: {0}")]
+    Truncated(String),
+    /// Bytes that the format does not have.
+    #[error("it is damaged: {0}")]
+    Damaged(String),
+    /// A name that would leave the folder into which the bundle is unpacked, or goes through a link.
+    #[error("the entry's name {0}")]
+    Name(&'static str),
+    /// Two entries of one name: tools differ in which one counts.
+    #[error("the entry is there twice")]
+    Twice,
+    /// More than any bundle has.
+    #[error("{what} is {found} {unit}, more than the {limit} that are taken")]
+    TooLarge {
+        /// Of what.
+        what: &'static str,
+        /// How much.
+        found: u64,
+        /// Of what.
+        unit: &'static str,
+        /// How much is taken.
+        limit: u64,
+    },
+    /// A form of entry that is not copied blindly.
+    #[error("{0}, which is not supported in a packed bundle")]
+    Unsupported(&'static str),
+    /// No manifest of a Swift SDK in it.
+    #[error("it is no Swift SDK bundle: no folder in it has an `info.json` that names an artifact of type `swiftSDK`")]
+    NoSwiftSdk,
+}
+
+impl PackedError {
+    /// Refuses more than `limit` of something.
+    pub(crate) fn at_most(what: &'static str, found: u64, unit: &'static str, limit: u64) -> Result<(), PackedError> {
+        if found > limit { Err(PackedError::TooLarge { what, found, unit, limit }) } else { Ok(()) }
+    }
+
+    /// Whether the file is malformed; otherwise it is refused, because touching it would not be safe.
+    pub(crate) fn is_damage(&self) -> bool {
+        matches!(self, PackedError::Truncated(_) | PackedError::Damaged(_))
+    }
+
+    pub(crate) fn help(&self) -> &'static str {
+        match self {
+            PackedError::Truncated(_) => "get the whole file again and compare its checksum",
+            PackedError::Damaged(_) => "get the file again and compare its checksum",
+            PackedError::Name(_) | PackedError::Twice | PackedError::TooLarge { .. } => {
+                "no toolchain makes such a bundle: do not unpack it; get it from where it is published"
+            }
+            PackedError::Unsupported(_) => "unpack it, graft the folder, and pack that again",
+            PackedError::NoSwiftSdk => "unpack it and graft the folder",
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Remedies for errors. The program words them, since commands and flags are its own.
+
+use std::io;
+use std::path::PathBuf;
+
+use format::{Arch, DonorKind};
+
+use crate::error::needed::Emit;
+
+/// A remedy for an error.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Remedy {
+    /// In words, since it takes nothing of this program.
+    Advice(String),
+    /// About an archive that was refused.
+    Archive(surgery::plan::Remedy),
+    /// About an executable that was refused.
+    Executable(transplant::Remedy),
+    /// Install an emulator, graft on a machine that runs such programs, or do without the self-test.
+    Emulate {
+        /// The programs' architecture.
+        arch: Arch,
+    },
+    /// Name the root folder that has the loader and the libraries of a program for another architecture.
+    NameRoot,
+    /// Write the shared object that the program is to load.
+    Emit(Emit),
+    /// Ask for no shared object.
+    WithoutNeeded,
+    /// Have the program load a file by its path that nobody else can exchange, or merge the donor into it.
+    NeedTrusted,
+    /// It is a fault of this program's: report it. ForeignAllocator donor may fit.
+    Report,
+    /// Let the self-test take longer.
+    WaitLonger,
+    /// Confirm that the running system's loader is to be replaced, or try the graft elsewhere first.
+    ConfirmLive,
+    /// Only executables are run before they are placed: ask for nothing of the kind.
+    RunNothing,
+    /// Name no other place to write to: the target is replaced then, with a backup.
+    GraftInPlace,
+    /// Look up the donors' options.
+    ListOptions,
+    /// Look up the donors' architectures.
+    ListArchitectures,
+    /// Look up the architectures on which musl's `libc.a` can be grafted: nothing else can.
+    ListGraftable,
+    /// Stock again is what taking a graft back gives.
+    Undo,
+    /// Name the donor whose option it is, or set no option.
+    NameDonor,
+    /// Graft the stock archive, or keep what it carries.
+    GraftStockOrKeep {
+        /// The kind of donor that it carries.
+        surplus: DonorKind,
+    },
+    /// Graft the folder first.
+    GraftFirst {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// Graft the host of this backup, or take its graft back.
+    HostOfBackup {
+        /// The host.
+        host: PathBuf,
+    },
+    /// Take the backup's graft back, graft it, and take the host's back.
+    UndoBackup {
+        /// The backup.
+        backup: PathBuf,
+        /// The host.
+        host: PathBuf,
+    },
+    /// The graft was written elsewhere than its stock file, which is where it was.
+    WrittenElsewhere,
+    /// Once what is in the way is mended, take these hosts' grafts back: stock again, or the rest of what was begun.
+    Resume {
+        /// Whether they were being grafted; otherwise their grafts were being taken back.
+        grafting: bool,
+        /// The hosts.
+        hosts: Vec<PathBuf>,
+    },
+    /// Once what is in the way is mended, delete these files.
+    Delete {
+        /// The files.
+        files: Vec<PathBuf>,
+    },
+    /// Clear the obstacle, or write the graft elsewhere. Nothing was changed.
+    Elsewhere(Obstacle),
+}
+
+/// Why a host cannot be replaced where it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Obstacle {
+    /// It belongs to somebody else.
+    Permission,
+    /// The file system is mounted read-only.
+    ReadOnly,
+    /// The file system or a quota is full, or a file would be too large.
+    NoRoom,
+    /// The files beside the host would have names that are too long.
+    LongName,
+}
+
+/// The remedy for an error of the system.
+pub(crate) fn of_io(error: &io::Error) -> Remedy {
+    const MFILE: Option<i32> = Some(rustix::io::Errno::MFILE.raw_os_error());
+    let advice = match error.kind() {
+        io::ErrorKind::PermissionDenied => return Remedy::Elsewhere(Obstacle::Permission),
+        io::ErrorKind::ReadOnlyFilesystem => return Remedy::Elsewhere(Obstacle::ReadOnly),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            return Remedy::Elsewhere(Obstacle::NoRoom);
+        }
+        io::ErrorKind::InvalidFilename => return Remedy::Elsewhere(Obstacle::LongName),
+        io::ErrorKind::NotFound => "look whether the path is right; nothing was changed",
+        io::ErrorKind::OutOfMemory => "free some memory, or raise its limit (`ulimit -v`); nothing was changed",
+        _ if error.raw_os_error() == MFILE => "raise the limit of open files (`ulimit -n`); nothing was changed",
+        _ => "the system's log may say more (`dmesg`); once it is mended, run the command again; nothing was changed",
+    };
+    Remedy::Advice(advice.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::*;
+    use crate::error::Error;
+
+    #[test]
+    fn every_error_of_the_system_has_a_help_line_of_its_own() {
+        let remedy = |errno: Errno| Error::Io { path: "x".into(), action: "write", source: errno.into() }.remedy();
+        for (errno, obstacle) in [
+            (Errno::NAMETOOLONG, Obstacle::LongName),
+            (Errno::FBIG, Obstacle::NoRoom),
+            (Errno::ACCESS, Obstacle::Permission),
+            (Errno::ROFS, Obstacle::ReadOnly),
+        ] {
+            assert_eq!(remedy(errno), Remedy::Elsewhere(obstacle), "{errno:?}");
+        }
+        for (errno, part) in
+            [(Errno::MFILE, "ulimit -n"), (Errno::IO, "dmesg"), (Errno::NOMEM, "memory"), (Errno::NOENT, "path")]
+        {
+            let Remedy::Advice(advice) = remedy(errno) else { panic!("{errno:?}") };
+            assert!(advice.contains(part), "{errno:?}: {advice}");
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! A static archive, musl's libc.a: an allocator, string functions, or both come in, one step after the other.
+
+use std::borrow::Cow;
+use std::path::Path;
+use std::sync::Arc;
+
+use format::{Arch, DonorKind};
+use inspector::verify::Verified;
+use surgery::archive::Archive;
+use surgery::plan::{Libc, Plan, Refusal, RemovedMember, Restoration};
+
+use crate::error::Error;
+use crate::host::donor::offered;
+use crate::host::planner::Planner;
+use crate::host::stock::parse;
+use crate::host::{Carried, Edited, Host, Operation};
+use crate::request::Candidate;
+
+/// The fate of a host's string functions.
+#[derive(Debug, Clone)]
+pub enum Strings {
+    /// Exchanging them was not requested.
+    Off,
+    /// allograft's replace them.
+    Grafted(Box<Plan>),
+    /// They cannot be replaced, for this reason. The allocator still is.
+    Refused(Box<Refusal>),
+    /// allograft has none for the host's architecture. The allocator is still replaced.
+    Missing(Arch),
+}
+
+impl Strings {
+    /// The plan, if they are exchanged.
+    pub fn plan(&self) -> Option<&Plan> {
+        match self {
+            Strings::Grafted(plan) => Some(plan),
+            Strings::Off | Strings::Refused(_) | Strings::Missing(_) => None,
+        }
+    }
+
+    /// Why they are not exchanged though that was asked for.
+    pub fn reason(&self) -> Option<String> {
+        match self {
+            Strings::Off | Strings::Grafted(_) => None,
+            Strings::Refused(refusal) => Some(refusal.to_string()),
+            Strings::Missing(arch) => {
+                Some(format!("there are none of ours for {arch}, only for {}", offered(donors::strings())))
+            }
+        }
+    }
+}
+
+/// Somebody else's allocator in a host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForeignAllocator {
+    /// Which one.
+    pub allocator: &'static str,
+    /// The functions that the host had lost because of it, and those that come back.
+    pub restoration: Restoration,
+}
+
+/// The edits of an archive: a plan for the allocator, for the string functions, or for both.
+#[derive(Debug, Clone)]
+pub struct ArchiveOperation {
+    /// The host's architecture.
+    pub arch: Arch,
+    /// Somebody else's allocator that goes, and what comes back in its place beside ours.
+    pub foreign: Option<ForeignAllocator>,
+    /// The allocator's step; `None`: the host's own stays.
+    pub malloc: Option<Plan>,
+    /// The step of the string functions.
+    pub strings: Strings,
+    /// Whether libc's fork calls the allocator's hook. musl does from 1.2.2 on.
+    pub fork_hook: bool,
+}
+
+impl ArchiveOperation {
+    /// The members that a step takes out. Their ordinals are those of the archive that the graft is made of: the plan
+    /// of the second step counts in what the first one leaves.
+    pub fn removed(&self, kind: DonorKind) -> Vec<RemovedMember> {
+        let (first, second) = (self.malloc.as_ref(), self.strings.plan());
+        match kind {
+            DonorKind::Malloc => first.map(|plan| plan.removed.clone()).unwrap_or_default(),
+            DonorKind::Strings => {
+                let mut removed = second.map(|plan| plan.removed.clone()).unwrap_or_default();
+                for member in &mut removed {
+                    let origin = first.and_then(|plan| plan.origin(member.ordinal));
+                    member.ordinal = origin.unwrap_or(member.ordinal);
+                }
+                removed
+            }
+        }
+    }
+}
+
+/// A libc.a, taken apart.
+pub(crate) struct ArchiveHost<'b> {
+    path: &'b Path,
+    bytes: &'b [u8],
+    archive: Archive<'b>,
+    carried: Carried,
+}
+
+impl<'b> ArchiveHost<'b> {
+    /// Reads the archive at `path`, which has these bytes.
+    pub(crate) fn read(path: &'b Path, bytes: &'b [u8]) -> Result<Self, Error> {
+        let archive = parse(path, bytes)?;
+        let [malloc, strings] = surgery::plan::carried(&archive).map_err(|refusal| refused(path, refusal))?;
+        Ok(ArchiveHost { path, bytes, archive, carried: Carried { malloc, strings } })
+    }
+
+    /// The plan of one step: with the first of the candidates, which are not empty, that there is for the architecture.
+    fn step(&self, archive: &Archive<'_>, candidates: &[Candidate], planner: &mut Planner<'_>) -> Result<Plan, Error> {
+        let force = planner.request.force;
+        let (mut chosen, mut unfit) = (&candidates[0], None);
+        let plan = surgery::plan::plan_for(
+            archive,
+            |arch| {
+                chosen = Candidate::choose(candidates, |donor| donor.supports(arch))?;
+                planner.object(chosen, arch).unwrap_or_else(|error| {
+                    unfit = Some(error);
+                    None
+                })
+            },
+            force,
+        );
+        plan.map_err(|refusal| unfit.unwrap_or_else(|| self.refused(chosen.donor, refusal)))
+    }
+
+    /// The error for a donor that cannot be grafted.
+    fn refused(&self, donor: &donors::Donor, refusal: Refusal) -> Error {
+        match refusal {
+            Refusal::NoDonor { arch } if donor.supports(arch) => {
+                Error::NotBuilt { path: self.path.to_owned(), donor: donor.name, arch }
+            }
+            Refusal::NoDonor { arch } => Error::NoDonorFor {
+                path: self.path.to_owned(),
+                donor: donor.name.to_owned(),
+                arch,
+                offered: offered(donor),
+            },
+            refusal => refused(self.path, refusal),
+        }
+    }
+
+    /// Somebody else's allocator, if that may be replaced and will be.
+    fn foreign(&self, planner: &Planner<'_>) -> Result<Option<ForeignAllocator>, Error> {
+        if !planner.request.force || planner.request.candidates.is_empty() {
+            return Ok(None);
+        }
+        let Some(allocator) = surgery::plan::foreign_allocator(&self.archive) else { return Ok(None) };
+        Ok(Some(ForeignAllocator { allocator, restoration: planner.stock.restore(&self.archive)? }))
+    }
+
+    /// Refuses what takes more than a graft: members of stock that an earlier graft has taken out.
+    fn nothing_to_take_out(&self, donor: bool, strings: bool) -> Result<(), Error> {
+        let surplus = match &self.carried {
+            Carried { malloc: Some(_), .. } if !donor => DonorKind::Malloc,
+            Carried { strings: Some(_), .. } if !strings => DonorKind::Strings,
+            _ => return Ok(()),
+        };
+        Err(Error::StockNeeded { path: self.path.to_owned(), surplus })
+    }
+
+    /// The archive with what comes back, before anything goes.
+    fn whole(&self, foreign: Option<&ForeignAllocator>) -> Result<Cow<'b, [u8]>, Error> {
+        match foreign {
+            Some(foreign) if !foreign.restoration.is_empty() => {
+                let whole = foreign.restoration.apply(self.bytes);
+                whole.map(Cow::Owned).map_err(|source| Error::Malformed { path: self.path.to_owned(), source })
+            }
+            _ => Ok(Cow::Borrowed(self.bytes)),
+        }
+    }
+}
+
+fn refused(path: &Path, refusal: Refusal) -> Error {
+    Error::Refused { path: path.to_owned(), refusal: Box::new(refusal) }
+}
+
+impl Host for ArchiveHost<'_> {
+    fn carried(&self) -> &Carried {
+        &self.carried
+    }
+
+    fn skip_reason(&self) -> Option<&'static str> {
+        let survey = surgery::plan::survey(&self.archive);
+        match (survey.libc, survey.arch) {
+            (Libc::Musl, Some(_)) => None,
+            (Libc::Musl, None) => Some("musl's, for an architecture that no donor supports"),
+            (Libc::Glibc, _) => Some("glibc's"),
+            (Libc::Other, _) => Some("not musl's"),
+        }
+    }
+
+    fn needs_stock(&self) -> bool {
+        false
+    }
+
+    fn is_stock(&self) -> bool {
+        surgery::plan::foreign_allocator(&self.archive).is_none()
+    }
+
+    fn plan(&self, planner: &mut Planner<'_>) -> Result<(Operation, Edited), Error> {
+        let wants_strings = planner.request.strings.unwrap_or(true);
+        let request = planner.request;
+        self.nothing_to_take_out(!request.candidates.is_empty(), wants_strings)?;
+        let foreign = self.foreign(planner)?;
+        let whole = self.whole(foreign.as_ref())?;
+        let restored;
+        let archive = match &whole {
+            Cow::Borrowed(_) => &self.archive,
+            Cow::Owned(bytes) => {
+                restored = parse(self.path, bytes)?;
+                &restored
+            }
+        };
+        let malloc = match request.candidates.as_slice() {
+            [] => None,
+            candidates => Some(self.step(archive, candidates, planner)?),
+        };
+        let mut graft = match &malloc {
+            Some(plan) => plan.apply(archive),
+            None => whole.to_vec(),
+        };
+        let strings = match (wants_strings, &malloc) {
+            (false, _) => Strings::Off,
+            (true, _) => {
+                let first = parse(self.path, &graft)?;
+                match self.step(&first, &[Candidate::new(donors::strings())], planner) {
+                    Ok(plan) => {
+                        graft = plan.apply(&first);
+                        Strings::Grafted(Box::new(plan))
+                    }
+                    Err(Error::NoDonorFor { arch, .. }) if malloc.is_some() => Strings::Missing(arch),
+                    Err(Error::Refused { refusal, .. }) if malloc.is_some() => Strings::Refused(refusal),
+                    Err(error) => return Err(error),
+                }
+            }
+        };
+        let any = malloc.as_ref().or_else(|| strings.plan()).ok_or(Error::NothingToGraft)?;
+        let (arch, fork_hook) = (any.arch, any.fork_hook);
+        let operation = ArchiveOperation { arch, foreign, malloc, strings, fork_hook };
+        Ok((Operation::Archive(Arc::new(operation)), Edited::new(graft)))
+    }
+
+    fn edit(&self, operation: &Operation) -> Result<Edited, Error> {
+        let Operation::Archive(operation) = operation else {
+            return Err(Error::ChangedMeanwhile { path: self.path.to_owned() });
+        };
+        let whole = self.whole(operation.foreign.as_ref())?;
+        let first = match &operation.malloc {
+            Some(plan) => plan.apply(&parse(self.path, &whole)?),
+            None => whole.into_owned(),
+        };
+        Ok(Edited::new(match operation.strings.plan() {
+            Some(plan) => plan.apply(&parse(self.path, &first)?),
+            None => first,
+        }))
+    }
+
+    fn verify(&self, operation: &Operation, edited: Edited) -> Result<Verified, Error> {
+        let foreign = matches!(operation, Operation::Archive(archive) if archive.foreign.is_some());
+        // What has been grafted before, or carries somebody else's allocator, is no stock file to compare with.
+        let stock = (!foreign && !self.carried.anything()).then_some(self.bytes);
+        Verified::archive(edited.into_bytes(), stock)
+            .map_err(|unsound| Error::Unsound { path: self.path.to_owned(), unsound })
+    }
+
+    fn remarks(&self, operation: &Operation) -> Result<Vec<String>, Error> {
+        let Operation::Archive(operation) = operation else { return Ok(Vec::new()) };
+        let reason = operation.strings.reason();
+        Ok(reason.into_iter().map(|reason| format!("keeps its own string functions: {reason}")).collect())
+    }
+}

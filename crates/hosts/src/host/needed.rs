@@ -1,0 +1,277 @@
+//! The shared object that a dynamic program loads: its name in the program, the file that the loader takes for it, and
+//! whether that file is the donor.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use format::Note;
+use inspector::{Found, Loader, Place};
+use surgery::donor::DonorObject;
+use transplant::Executable;
+
+use crate::digest::sha256;
+use crate::error::needed::{Emit, NeededError};
+use crate::error::{Error, IoContext};
+use crate::prove::runner::{InMemory, executable, from_memory};
+use crate::request::Request;
+use crate::system::System;
+use crate::system::privileges::is_privileged;
+use crate::system::root::in_root;
+
+/// The name of a shared object that the user has not named, beside the program. `emit` calls it so.
+const BESIDE: &str = "liballograft.so";
+const ORIGIN: &[u8] = b"$ORIGIN/";
+
+/// The file that a program's loader takes for its donor.
+#[derive(Debug)]
+pub struct NeededFile {
+    /// Its path, outside of any root folder.
+    pub path: PathBuf,
+    /// Its content.
+    pub bytes: Vec<u8>,
+}
+
+/// There is no such file, or it is not known which.
+struct NoFile {
+    /// A clause.
+    why: String,
+    /// Where it should be, or its name where that is searched for.
+    path: PathBuf,
+}
+
+/// Where a program will be: its path, and the root folder that its own paths start in.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Destination<'p> {
+    path: &'p Path,
+    root: Option<&'p Path>,
+    /// Whether it will be elsewhere than the file that it is made of.
+    elsewhere: bool,
+}
+
+impl<'p> Destination<'p> {
+    /// That of the graft of the file at `path`.
+    pub(crate) fn of(path: &'p Path, request: &'p Request) -> Destination<'p> {
+        let out = request.out.as_deref();
+        Destination { path: out.unwrap_or(path), root: request.root.as_deref(), elsewhere: out.is_some() }
+    }
+
+    /// That of a file that is there.
+    pub(crate) fn in_place(path: &'p Path, root: Option<&'p Path>) -> Destination<'p> {
+        Destination { path, root, elsewhere: false }
+    }
+
+    fn system(&self) -> Result<System, Error> {
+        System::new(self.root).context(self.root.unwrap_or(Path::new("/")), "read")
+    }
+
+    /// The folder of the program, and its name.
+    fn folder(&self) -> Result<PathBuf, Error> {
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        fs::canonicalize(folder).context(folder, "read")
+    }
+
+    /// The same as the program sees it: from its root on.
+    fn folder_inside(&self) -> Result<PathBuf, Error> {
+        let folder = self.folder()?;
+        let Some(root) = self.root else { return Ok(folder) };
+        let root = fs::canonicalize(root).context(root, "read")?;
+        let inside = folder.strip_prefix(&root).map_err(|_| std::io::Error::other("it is not in the root folder"));
+        Ok(Path::new("/").join(inside.context(&folder, "use")?))
+    }
+
+    /// The name that the program gets: what the user said, else the path of a file beside it.
+    pub(crate) fn name(&self, named: Option<&OsStr>) -> Result<Vec<u8>, Error> {
+        match named {
+            Some(name) => Ok(name.as_bytes().to_owned()),
+            None => Ok(self.folder_inside()?.join(BESIDE).into_os_string().into_vec()),
+        }
+    }
+
+    /// The file that the loader takes for the first library of the program with these bytes, with its content; else why
+    /// there is none, as a clause, and where it should be.
+    fn library(&self, program: &[u8], name: &[u8]) -> Result<Result<NeededFile, NoFile>, Error> {
+        let shown = String::from_utf8_lossy(name);
+        let path = if let Some(rest) = name.strip_prefix(ORIGIN) {
+            self.folder_inside()?.join(OsStr::from_bytes(rest))
+        } else if name.starts_with(b"/") {
+            PathBuf::from(OsStr::from_bytes(name))
+        } else {
+            let folder = self.folder_inside()?.into_os_string().into_vec();
+            let own = self.path.file_name().unwrap_or_default().as_bytes();
+            // The file may not be there yet. No other has this identity.
+            let file = Found { path: [&folder, b"/".as_slice(), own].concat(), identity: (u64::MAX, u64::MAX) };
+            let place = Place { file, privileged: self.is_privileged() };
+            let system = self.system()?;
+            let named = || PathBuf::from(OsStr::from_bytes(name));
+            match Loader::new(&system).inspect(program, &place).map(|report| report.malloc) {
+                Ok(inspector::Allocator { file: Some(file), .. }) => PathBuf::from(file),
+                Ok(malloc) => {
+                    let why: Vec<&str> = malloc.evidence.iter().map(|it| it.detail.as_str()).collect();
+                    let why =
+                        format!("it is not certain which file its loader takes for `{shown}`: {}", why.join("; "));
+                    return Ok(Err(NoFile { why, path: named() }));
+                }
+                Err(error) => return Ok(Err(NoFile { why: error.to_string(), path: named() })),
+            }
+        };
+        let outside = |path: &Path| match self.root {
+            Some(root) => in_root(root, path),
+            None => Ok(path.to_owned()),
+        };
+        let missing =
+            |path: PathBuf| Ok(Err(NoFile { why: format!("there is no file `{shown}`, which it would load"), path }));
+        let there = match outside(&path) {
+            Ok(there) => there,
+            Err(error) if error.is_missing() => {
+                let inside = path.strip_prefix("/").unwrap_or(&path);
+                return missing(self.root.unwrap_or(Path::new("/")).join(inside));
+            }
+            Err(error) => return Err(error),
+        };
+        match fs::read(&there).context(&there, "read") {
+            Ok(bytes) => Ok(Ok(NeededFile { path: there, bytes })),
+            Err(error) if error.is_missing() => missing(there),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether the loader mistrusts the environment of the program that is there: AT_SECURE.
+    fn is_privileged(&self) -> bool {
+        is_privileged(self.path)
+    }
+}
+
+/// Checks that the program `graft`, made of the file at `host`, will load the shared object `expected`, whose note is
+/// `note`. Returns the path of the file.
+///
+/// # Errors
+/// It will not, or others could exchange the file under a program that has its owner's rights.
+pub(crate) fn check(
+    host: &Path,
+    request: &Request,
+    graft: &[u8],
+    plan: &transplant::NeedPlan,
+    (expected, note): (&[u8], &Note),
+) -> Result<PathBuf, Error> {
+    let destination = Destination::of(host, request);
+    let path = || destination.path.to_owned();
+    let named = |note: &Note| match note.options.as_str() {
+        "" => format!("{} {}", note.donor, note.version),
+        options => format!("{} {} ({options})", note.donor, note.version),
+    };
+    let emit = |library: PathBuf| {
+        Box::new(Emit {
+            donor: note.donor.clone(),
+            options: note.options.clone(),
+            arch: plan.arch,
+            libc: if plan.libc == transplant::Libc::Musl { "musl" } else { "gnu" },
+            library,
+            searched: !plan.library.contains(&b'/'),
+        })
+    };
+    let own = Destination::in_place(host, None);
+    if own.is_privileged() && plan.library.starts_with(ORIGIN) {
+        let why = "its loader does not start such a program whose libraries are named by `$ORIGIN`".to_owned();
+        return Err(NeededError::Privileged { path: path(), why }.into());
+    }
+    let NeededFile { path: library, bytes: found } = match destination.library(graft, &plan.library)? {
+        Ok(found) => found,
+        Err(none) => {
+            return Err(NeededError::Missing { path: path(), why: none.why, emit: emit(none.path) }.into());
+        }
+    };
+    if found != expected {
+        let parsed = DonorObject::parse_library(&found).ok().map(|library| library.note());
+        let found = match &parsed {
+            Some(other) if named(other) != named(note) => named(other),
+            Some(other) => format!("{} with sha256 {}", named(other), sha256(&found)),
+            None => "no shared object of allograft's".to_owned(),
+        };
+        let expected = format!("{} with sha256 {}", named(note), sha256(expected));
+        let emit = emit(library.clone());
+        return Err(NeededError::Another { path: path(), library, found, expected, emit }.into());
+    }
+    if own.is_privileged()
+        && let Some(why) = untrusted(host, &library)?
+    {
+        return Err(NeededError::Privileged { path: path(), why }.into());
+    }
+    Ok(library)
+}
+
+/// Who could exchange the file at `library` beside root and the owner of the program: a clause.
+fn untrusted(host: &Path, library: &Path) -> Result<Option<String>, Error> {
+    const OTHERS_WRITE: u32 = 0o022;
+    const STICKY: u32 = 0o1000;
+    let owner = fs::metadata(host).context(host, "read")?.uid();
+    let library = fs::canonicalize(library).context(library, "read")?;
+    for path in library.ancestors() {
+        let metadata = fs::metadata(path).context(path, "read")?;
+        let open = metadata.mode() & OTHERS_WRITE != 0 && (metadata.mode() & STICKY == 0 || path == library);
+        if open || ![0, owner].contains(&metadata.uid()) {
+            let mode = metadata.mode() & 0o7777;
+            let (path, uid) = (path.display(), metadata.uid());
+            return Ok(Some(format!(
+                "others could exchange its donor: `{path}` has the owner {uid} and the mode {mode:o}"
+            )));
+        }
+    }
+    Ok(None)
+}
+
+/// The file that the loader takes for the donor of the program `graft` at `path`, in the root folder `root`, with its
+/// content; `None` if the program loads none.
+///
+/// # Errors
+/// Why no file is taken, or it is not known which; folders that cannot be read.
+pub fn needed_file(
+    path: &Path,
+    root: Option<&Path>,
+    graft: &Executable<'_>,
+) -> Result<Option<Result<NeededFile, String>>, Error> {
+    let Some(name) = graft.loads() else { return Ok(None) };
+    let found = Destination::in_place(path, root).library(graft.bytes(), &name)?;
+    Ok(Some(found.map_err(|none| none.why)))
+}
+
+/// A program that takes its donor from memory.
+pub(crate) struct Moved {
+    program: Vec<u8>,
+    /// It is there as long as this is.
+    _library: InMemory,
+}
+
+impl Moved {
+    /// Reads the program, which is spoken of as `host`.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(crate) fn read(&self, host: &Path) -> Result<Executable<'_>, Error> {
+        executable(host, &self.program)
+    }
+}
+
+/// The copy of a grafted program that is run before it is placed; `None` if the graft itself can be. A program that
+/// will be elsewhere, or in another root folder, takes its donor from memory: its paths name nothing there yet.
+pub(crate) fn moved(host: &Path, destination: Destination<'_>, graft: &Executable<'_>) -> Result<Option<Moved>, Error> {
+    let Some(name) = graft.loads().filter(|_| destination.elsewhere || destination.root.is_some()) else {
+        return Ok(None);
+    };
+    let library = destination.library(graft.bytes(), &name)?;
+    let library = library.map_err(|none| Error::SelfTest { path: host.to_owned(), said: none.why })?;
+    let library = from_memory(host, &library.bytes)?;
+    let program = graft.loading(library.path().as_bytes());
+    let program = program
+        .ok_or_else(|| Error::SelfTest { path: host.to_owned(), said: "its donor has too long a name".to_owned() })?;
+    Ok(Some(Moved { program, _library: library }))
+}
+
+/// A remark on an undone graft: its donor stays. A clause whose subject is the program.
+pub(crate) fn remark(graft: &[u8]) -> Option<String> {
+    let name = Executable::read(graft).ok()?.loads()?;
+    let name = String::from_utf8_lossy(&name).into_owned();
+    Some(format!("loaded `{name}`, which stays: other programs may load it, too. Delete it if none does"))
+}

@@ -1,0 +1,48 @@
+//! The donors of a request, options filled in, for each architecture that comes up.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use format::Arch;
+
+use crate::VERSION;
+use crate::error::Error;
+use crate::host::donor::tuned;
+use crate::host::stock::Stock;
+use crate::request::{Candidate, Request};
+use crate::transaction::lock::FolderLocks;
+use crate::watch::Watch;
+
+/// Plans grafts of the same donors with one set of options.
+pub(crate) struct Planner<'a> {
+    pub(crate) request: &'a Request,
+    pub(crate) watch: &'a Watch<'a>,
+    pub(crate) stock: Stock,
+    /// The donors' objects for each kind and architecture that has come up, options filled in.
+    tuned: BTreeMap<(&'static str, &'static str), Vec<u8>>,
+}
+
+impl<'a> Planner<'a> {
+    /// Checks the request, and reads the stock archives that it names.
+    pub(crate) fn new(request: &'a Request, watch: &'a Watch<'a>) -> Result<Self, Error> {
+        request.check()?;
+        Ok(Planner { request, watch, stock: Stock::read(&request.stock)?, tuned: BTreeMap::new() })
+    }
+
+    /// Locks the folders of `files`; nothing for a dry run, which changes nothing.
+    pub(crate) fn lock<'f>(&self, files: impl IntoIterator<Item = &'f Path>) -> Result<Option<FolderLocks>, Error> {
+        (!self.request.dry_run).then(|| FolderLocks::take(files, self.watch)).transpose()
+    }
+
+    /// The donor's object for an architecture, options filled in; `None` if there is none.
+    ///
+    /// # Errors
+    /// When the donor does not have these options.
+    pub(crate) fn object(&mut self, one: &Candidate, arch: Arch) -> Result<Option<&[u8]>, Error> {
+        let key = (one.donor.name, arch.name());
+        if let (false, Some(object)) = (self.tuned.contains_key(&key), one.donor.object(arch)) {
+            self.tuned.insert(key, tuned(one.donor, object, &one.settings, VERSION)?);
+        }
+        Ok(self.tuned.get(&key).map(Vec::as_slice))
+    }
+}

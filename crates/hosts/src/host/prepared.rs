@@ -1,0 +1,198 @@
+//! One host on its way: from its bytes to a graft that is ready to be placed.
+
+use std::cell::Cell;
+use std::path::{Path, PathBuf};
+
+use inspector::verify::Verified;
+
+use super::archive::ArchiveHost;
+use super::executable::ExecutableHost;
+use super::planner::Planner;
+use super::{Carried, Host, Operation};
+use crate::digest::sha256;
+use crate::error::Error;
+use crate::outcome::Action;
+use crate::prove::proven::{Proven, ProvenDigest};
+use crate::prove::{TestRun, prove};
+use crate::record::names::backup_path;
+use crate::record::{Record, sidecar};
+use crate::target::signature::{Signature, signature_of};
+
+/// Recognises the file at `path`, which has these bytes.
+pub(crate) fn read<'b>(path: &'b Path, bytes: &'b [u8]) -> Result<Box<dyn Host + 'b>, Error> {
+    let path_of = || path.to_owned();
+    match signature_of(bytes) {
+        Signature::Archive => Ok(Box::new(ArchiveHost::read(path, bytes)?)),
+        Signature::Executable => Ok(Box::new(ExecutableHost::read(path, bytes))),
+        Signature::Unsupported { kind, reason, help } => {
+            Err(Error::Unsupported { path: path_of(), kind, reason, help })
+        }
+        other => Err(Error::Unrecognised { path: path_of(), found: other.found().unwrap_or_default().to_owned() }),
+    }
+}
+
+/// Recognises a file inside of something packed, which is spoken of as `path` and has these bytes and this mode.
+pub(crate) fn read_inside<'b>(path: &'b Path, bytes: &'b [u8], mode: u32) -> Result<Box<dyn Host + 'b>, Error> {
+    match signature_of(bytes) {
+        Signature::Executable => Ok(Box::new(ExecutableHost::read(path, bytes).in_image(mode))),
+        _ => read(path, bytes),
+    }
+}
+
+/// The backup beside a graft, of which the next graft is made.
+#[derive(Debug, Clone)]
+struct Base {
+    backup: PathBuf,
+    sha256: String,
+}
+
+/// A host whose graft is planned, edited and verified.
+pub(crate) struct Prepared {
+    pub(crate) path: PathBuf,
+    pub(crate) before: Carried,
+    pub(crate) before_sha256: String,
+    pub(crate) operation: Operation,
+    pub(crate) notes: Vec<String>,
+    /// What the graft was made of, with its bytes, unless that was the host itself: stock, or a graft whose stock file
+    /// is not to be had.
+    base: Option<(Base, Vec<u8>)>,
+    verified: Verified,
+}
+
+/// Prepares the graft of the recognised `host` at `path`, which has these bytes. A graft is made anew from its stock
+/// file, where that is to be had: nothing of an earlier donor, or of an earlier release of this program, is left then.
+pub(crate) fn prepare(
+    host: &dyn Host,
+    path: &Path,
+    bytes: &[u8],
+    planner: &mut Planner<'_>,
+) -> Result<Prepared, Error> {
+    let before_sha256 = sha256(bytes);
+    let base = stock_beside(host, path, &before_sha256)?;
+    let (operation, verified, notes) = match &base {
+        None => verified(host, planner)?,
+        Some((_, stock)) => verified(&*read(path, stock)?, planner)?,
+    };
+    let before = host.carried().clone();
+    Ok(Prepared { path: path.to_owned(), before, before_sha256, operation, notes, base, verified })
+}
+
+/// Plan, edit, verify.
+fn verified(host: &dyn Host, planner: &mut Planner<'_>) -> Result<(Operation, Verified, Vec<String>), Error> {
+    let (operation, edited) = host.plan(planner)?;
+    let verified = host.verify(&operation, edited)?;
+    let remarks = host.remarks(&operation)?;
+    Ok((operation, verified, remarks))
+}
+
+/// The backup of a graft with a record that fits, if it is what the record says; where grafts of the host's kind cannot
+/// be made of anything else, it has to be. A backup with somebody else's allocator in it is no stock file: what it had
+/// lost is in the graft.
+fn stock_beside(host: &dyn Host, path: &Path, sha256_of_host: &str) -> Result<Option<(Base, Vec<u8>)>, Error> {
+    let record = Record::about(path, sha256_of_host).filter(|record| record.stock_sha256 != sha256_of_host);
+    let Some(record) = record.filter(|_| host.carried().anything()) else { return Ok(None) };
+    let backup = backup_path(path);
+    let bytes = match sidecar::read(&backup) {
+        Ok(bytes) => bytes,
+        Err(error) if host.needs_stock() => return Err(error),
+        Err(_) => None,
+    };
+    let found = bytes.as_deref().map(sha256);
+    match (bytes, found) {
+        (Some(bytes), Some(found)) if found == record.stock_sha256 => {
+            let good = host.needs_stock() || read(path, &bytes).is_ok_and(|stock| stock.is_stock());
+            Ok(good.then_some((Base { backup, sha256: found }, bytes)))
+        }
+        _ if !host.needs_stock() => Ok(None),
+        (_, Some(found)) => Err(Error::BackupChanged { backup, found, expected: record.stock_sha256 }),
+        (_, None) => Err(Error::BackupMissing { path: path.to_owned(), backup }),
+    }
+}
+
+impl Prepared {
+    pub(crate) fn graft_sha256(&self) -> &str {
+        self.verified.sha256()
+    }
+
+    /// Whether the graft is what the host is already.
+    pub(crate) fn is_unchanged(&self) -> bool {
+        self.before_sha256 == self.verified.sha256()
+    }
+
+    /// The action that replacing the host amounts to.
+    pub(crate) fn action(&self) -> Action {
+        Action::on(self.before.anything(), self.is_unchanged())
+    }
+
+    /// Proves the graft of the host, which has these bytes, so that it may be placed.
+    pub(crate) fn prove(self, bytes: &[u8], planner: &Planner<'_>) -> Result<(ReadyGraft, TestRun), Error> {
+        let (base, stock) = self.base.unzip();
+        let stock = stock.as_deref().unwrap_or(bytes);
+        let (proven, trial) = prove(&self.path, stock, &self.operation, self.verified, planner.request)?;
+        let digest = proven.digest();
+        let (path, before_sha256, operation) = (self.path, self.before_sha256, self.operation);
+        Ok((ReadyGraft { path, before_sha256, operation, base, digest, kept: Cell::new(Some(proven)) }, trial))
+    }
+}
+
+/// A host whose graft is ready to be placed.
+pub(crate) struct ReadyGraft {
+    path: PathBuf,
+    before_sha256: String,
+    operation: Operation,
+    base: Option<Base>,
+    digest: ProvenDigest,
+    kept: Cell<Option<Proven>>,
+}
+
+impl ReadyGraft {
+    /// SHA-256 of the graft.
+    pub(crate) fn sha256(&self) -> &str {
+        self.digest.sha256()
+    }
+
+    /// Forgets the graft's bytes, which are made again when they are wanted, so that many hosts need the memory of one.
+    pub(crate) fn drop_bytes(&self) {
+        self.kept.take();
+    }
+
+    /// The graft of the host, which has these bytes.
+    ///
+    /// # Errors
+    /// The host, or its backup, is not what it was when the graft was prepared.
+    pub(crate) fn graft(&self, bytes: &[u8]) -> Result<Proven, Error> {
+        let changed = |path: &Path| Error::ChangedMeanwhile { path: path.to_owned() };
+        if sha256(bytes) != self.before_sha256 {
+            return Err(changed(&self.path));
+        }
+        if let Some(kept) = self.kept.take() {
+            return Ok(kept);
+        }
+        let stock = match &self.base {
+            None => None,
+            Some(Base { backup, sha256: expected }) => match sidecar::read(backup) {
+                Ok(Some(bytes)) if sha256(&bytes) == *expected => Some(bytes),
+                _ => return Err(changed(backup)),
+            },
+        };
+        let edited = read(&self.path, stock.as_deref().unwrap_or(bytes))?.edit(&self.operation)?;
+        self.digest.confirm(edited.into_bytes()).ok_or_else(|| changed(&self.path))
+    }
+}
+
+/// The record of a graft that has these checksums.
+pub(crate) fn record(operation: &Operation, stock_sha256: &str, graft_sha256: &str) -> Record {
+    let Carried { malloc, strings } = operation.brings();
+    Record {
+        schema_version: 1,
+        stock_sha256: stock_sha256.to_owned(),
+        graft_sha256: graft_sha256.to_owned(),
+        replaced_sha256: None,
+        donor: malloc.as_ref().map_or_else(|| "none".to_owned(), |note| note.donor.clone()),
+        version: malloc.as_ref().map(|note| note.version.clone()).unwrap_or_default(),
+        options: malloc.map(|note| note.options).unwrap_or_default(),
+        strings: strings.map(|note| note.version),
+        allograft: crate::VERSION.to_owned(),
+        stock: None,
+    }
+}

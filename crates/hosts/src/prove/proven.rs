@@ -1,0 +1,48 @@
+//! Bytes that may be placed.
+
+use inspector::verify::{Seal, Verified};
+
+/// A graft of which everything has been checked that can be. Only this is placed.
+pub(crate) struct Proven(Verified);
+
+/// The checksum of a proven graft whose bytes were dropped. It recognises the graft when it is made again.
+#[derive(Debug, Clone)]
+pub(crate) struct ProvenDigest(Seal);
+
+impl Proven {
+    /// A graft that passed every check. Only `prove` calls it.
+    pub(super) fn new(verified: Verified) -> Proven {
+        Proven(verified)
+    }
+
+    /// The bytes.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.0.bytes()
+    }
+
+    /// Their SHA-256.
+    pub(crate) fn sha256(&self) -> &str {
+        self.0.sha256()
+    }
+
+    /// A file that holds donors and no host: there is nothing to run.
+    pub(crate) fn of_donors(verified: Verified) -> Proven {
+        Proven(verified)
+    }
+
+    pub(crate) fn digest(&self) -> ProvenDigest {
+        ProvenDigest(self.0.seal())
+    }
+}
+
+impl ProvenDigest {
+    /// The checksum.
+    pub(crate) fn sha256(&self) -> &str {
+        self.0.sha256()
+    }
+
+    /// The same graft, made again; `None` if it is another.
+    pub(crate) fn confirm(&self, bytes: Vec<u8>) -> Option<Proven> {
+        self.0.confirm(bytes).map(Proven)
+    }
+}

@@ -1,0 +1,147 @@
+//! How a graft is run to be tested: from memory, or by an emulator; and how it ended.
+
+use std::fs::File;
+use std::io::{ErrorKind, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use format::Arch;
+use transplant::Executable;
+
+use super::patience::End;
+use crate::error::{Error, IoContext};
+
+/// The self-test's output on success (crates/donors/transplant/selftest.c).
+pub(crate) const PASSED: &[u8] = b"allograft self-test: ok\n";
+
+/// The copy of a graft that runs its self-test.
+///
+/// # Errors
+/// It has no self-test of this format.
+pub(crate) fn copy(host: &Path, graft: &Executable<'_>) -> Result<Vec<u8>, Error> {
+    graft.with_self_test().ok_or_else(|| Error::SelfTest {
+        path: host.to_owned(),
+        said: "it has none that this allograft knows how to ask for".to_owned(),
+    })
+}
+
+/// Says that a self-test has passed.
+///
+/// # Errors
+/// It failed, or did not end.
+pub(crate) fn judged(host: &Path, end: End, by: &str) -> Result<String, Error> {
+    match finished(host, end, "")? {
+        output if output.status.success() && output.stdout == PASSED => Ok(format!("passed{by}")),
+        output => Err(Error::SelfTest { path: host.to_owned(), said: said(&output) }),
+    }
+}
+
+/// Returns the output of a test that has ended. `what` begins messages.
+///
+/// # Errors
+/// It did not end.
+pub(crate) fn finished(host: &Path, end: End, what: &str) -> Result<Output, Error> {
+    match end {
+        End::Output(output) => Ok(output),
+        End::Asleep => {
+            let said = format!("{what}nothing: all its threads sleep, and nothing wakes them");
+            Err(Error::SelfTest { path: host.to_owned(), said })
+        }
+        End::TooSlow => Err(Error::TooSlow { path: host.to_owned() }),
+    }
+}
+
+/// Reads an executable, which is spoken of as `host`.
+///
+/// # Errors
+/// It cannot be read.
+pub(crate) fn executable<'b>(host: &Path, bytes: &'b [u8]) -> Result<Executable<'b>, Error> {
+    Executable::read(bytes).map_err(|refusal| Error::Executable { path: host.to_owned(), refusal })
+}
+
+/// A program in memory, which the kernel executes from there.
+pub(crate) struct InMemory(File);
+
+impl InMemory {
+    /// The path by which this process and its children open it.
+    pub(crate) fn path(&self) -> String {
+        format!("/proc/self/fd/{}", self.0.as_raw_fd())
+    }
+
+    pub(crate) fn command(&self, host: &Path) -> Command {
+        let mut command = Command::new(self.path());
+        command.arg0(host);
+        command
+    }
+}
+
+pub(crate) fn from_memory(host: &Path, program: &[u8]) -> Result<InMemory, Error> {
+    let memory = rustix::fs::memfd_create("allograft", rustix::fs::MemfdFlags::CLOEXEC);
+    let memory = memory.map_err(Into::into).context(host, "test the graft of")?;
+    let mut writer = File::from(memory);
+    writer.write_all(program).context(host, "test the graft of")?;
+    // The kernel executes nothing that is open for writing.
+    let path = format!("/proc/self/fd/{}", writer.as_raw_fd());
+    let reader = File::open(&path).context(host, "test the graft of")?;
+    // Where all programs are emulated, as in a container for another architecture, the kernel starts the emulator with
+    // this path, and the emulator opens it.
+    rustix::io::fcntl_setfd(&reader, rustix::io::FdFlags::empty())
+        .map_err(Into::into)
+        .context(host, "test the graft of")?;
+    Ok(InMemory(reader))
+}
+
+/// Runs a program for another architecture: by itself, where the kernel has been told of an emulator, else by QEMU's
+/// from the command path. With what `start` gave, which emulator it was.
+pub(crate) fn foreign<T>(
+    host: &Path,
+    arch: Arch,
+    start: impl Fn(Option<&Path>) -> std::io::Result<T>,
+) -> Result<(T, String), Error> {
+    const ENOEXEC: i32 = 8;
+    match start(None) {
+        Ok(done) => return Ok((done, String::new())),
+        // Where programs may not be executed, an emulator may read them.
+        Err(error) if error.raw_os_error() == Some(ENOEXEC) || error.kind() == ErrorKind::PermissionDenied => {}
+        Err(error) => return Err(error).context(host, "test the graft of"),
+    }
+    let names = [format!("qemu-{arch}-static"), format!("qemu-{arch}")];
+    let on_path = std::env::var_os("PATH").unwrap_or_default();
+    let folders: Vec<PathBuf> = std::env::split_paths(&on_path).collect();
+    let emulator = names.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name)));
+    let Some(emulator) = emulator.into_iter().find(|path| path.is_file()) else {
+        return Err(Error::Untested { path: host.to_owned(), arch, loader: None });
+    };
+    let name = emulator.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let done = start(Some(&emulator)).context(host, "test the graft of")?;
+    Ok((done, format!(" (by {name})")))
+}
+
+pub(crate) fn said(output: &Output) -> String {
+    let text = [output.stdout.as_slice(), &output.stderr].concat();
+    let text = String::from_utf8_lossy(&text[..text.len().min(400)]).trim().to_owned();
+    match output.status.signal() {
+        Some(signal) => format!("{text} (signal {signal})"),
+        None => format!("{text} (exit code {})", output.status.code().unwrap_or_default()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_slow_to_tell_is_another_answer_than_wrong() {
+        let judge = |end| judged(Path::new("program"), end, "").unwrap_err();
+        let (slow, asleep) = (judge(End::TooSlow), judge(End::Asleep));
+        assert!(matches!(slow, Error::TooSlow { .. }) && matches!(asleep, Error::SelfTest { .. }));
+        assert_eq!((slow.exit_code(), asleep.exit_code()), (3, 3));
+        assert_eq!(
+            slow.to_string(),
+            "the self-test of the graft of `program` took too long to tell whether the graft is right"
+        );
+        assert!(asleep.to_string().contains("failed its self-test: nothing: all its threads sleep"), "{asleep}");
+    }
+}

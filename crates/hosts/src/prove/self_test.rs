@@ -1,0 +1,141 @@
+//! Runs a grafted executable before it replaces its stock file: its self-test, and the user's own trial.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use format::{Arch, Linked};
+use transplant::{Executable, Refusal};
+
+use crate::error::{Error, IoContext};
+use crate::host::needed;
+use crate::host::needed::Destination;
+use crate::prove::patience::{Patience, run_to_end, spawn};
+use crate::prove::runner::{copy, executable, foreign, from_memory, judged};
+use crate::prove::{loader, merged};
+use crate::record::names::folder_of;
+use crate::system::EMULATED_ROOT;
+use crate::transaction::temporaries::temporary;
+
+/// Runs the graft's self-test, in a copy that differs in the one byte that asks for it: the kernel loads the copy, the
+/// donor's start routine relocates itself, and instead of the program the malloc family is called through the program's
+/// own entry points. Nothing else of the program is run. A dynamic loader starts a program of ours instead; in a
+/// dynamic program, a library of ours takes the place of its main. `root` is the root folder that the program's paths
+/// start in, if it is not this system's. Says what was done.
+///
+/// # Errors
+/// A test that failed, a file that has no self-test of this format, what the system does not let be tried, and a
+/// program for another architecture that neither the kernel nor an emulator runs ([`Error::Untested`]).
+pub fn self_test(host: &Path, root: Option<&Path>, graft: &[u8], patience: Patience) -> Result<String, Error> {
+    let graft = executable(host, graft)?;
+    let moved = needed::moved(host, Destination::in_place(host, root), &graft)?;
+    match &moved {
+        Some(moved) => run(host, root, &moved.read(host)?, patience),
+        None => run(host, root, &graft, patience),
+    }
+}
+
+/// The same of a program that finds what it loads.
+pub(crate) fn run(
+    host: &Path,
+    root: Option<&Path>,
+    graft: &Executable<'_>,
+    patience: Patience,
+) -> Result<String, Error> {
+    match graft.kind() {
+        Linked::Program => run_program(host, graft, patience),
+        Linked::Loader => loader::run(host, graft, patience),
+        Linked::Dynamic => merged::run(host, root, graft, patience),
+        Linked::Library => Err(Error::Executable { path: host.to_owned(), refusal: Refusal::Library }),
+    }
+}
+
+fn run_program(host: &Path, graft: &Executable<'_>, patience: Patience) -> Result<String, Error> {
+    let (copy, arch) = (copy(host, graft)?, graft.arch());
+    let test = |mut command: Command| run_to_end(command.env_clear(), patience);
+    let (output, by) = match std::env::consts::ARCH == arch.name() {
+        true => (test(from_memory(host, &copy)?.command(host)).context(host, "test the graft of")?, String::new()),
+        false => {
+            let folder = tempfile::tempdir().context(host, "test the graft of")?;
+            let program = folder.path().join("graft");
+            fs::write(&program, &copy).context(host, "test the graft of")?;
+            let mode = fs::Permissions::from_mode(0o700);
+            fs::set_permissions(&program, mode).context(host, "test the graft of")?;
+            foreign(host, arch, |emulator| {
+                let mut command = Command::new(emulator.unwrap_or(&program));
+                command.args(emulator.map(|_| &program));
+                test(command)
+            })?
+        }
+    };
+    judged(host, output, &by)
+}
+
+/// Runs stock and graft, which are for `arch`, with these arguments, without input, and compares what they print and
+/// how they end. The graft lies beside the stock file meanwhile, and gets the same `argv[0]`.
+///
+/// # Errors
+/// They differ, or cannot be run.
+pub(crate) fn compare(
+    host: &Path,
+    root: Option<&Path>,
+    arch: Arch,
+    stock_and_graft: [&[u8]; 2],
+    arguments: &[OsString],
+) -> Result<String, Error> {
+    let mut outputs = Vec::new();
+    for bytes in stock_and_graft {
+        let file = temporary(host, |name| {
+            use std::os::unix::fs::OpenOptionsExt;
+            File::options().write(true).create_new(true).mode(0o700).open(name)
+        });
+        let mut file = file.context(host, "write beside")?;
+        file.as_file_mut().write_all(bytes).context(host, "write beside")?;
+        let mode = fs::metadata(host).context(host, "read")?.permissions().mode() & 0o777 | 0o500;
+        file.as_file().set_permissions(fs::Permissions::from_mode(mode)).context(host, "write beside")?;
+        let path = file.into_temp_path();
+        let program = folder_of(&path).join(path.file_name().unwrap_or_default());
+        let start = |emulator: Option<&Path>| {
+            let mut command = Command::new(emulator.unwrap_or(&program));
+            match emulator {
+                Some(_) => command.arg(&program),
+                None => command.arg0(host),
+            };
+            command.args(arguments).stdin(Stdio::null());
+            command.envs(root.map(|root| (EMULATED_ROOT, root)));
+            spawn(&mut command).and_then(Child::wait_with_output)
+        };
+        let output = match std::env::consts::ARCH == arch.name() {
+            true => start(None).context(host, "run")?,
+            false => foreign(host, arch, start)?.0,
+        };
+        outputs.push(output);
+    }
+    let [stock, graft] = outputs.as_slice() else { unreachable!("two were run") };
+    let differs = match () {
+        () if stock.status != graft.status => {
+            format!("stock ended with {}, the graft with {}", stock.status, graft.status)
+        }
+        () if stock.stdout != graft.stdout => {
+            let at = stock.stdout.iter().zip(&graft.stdout).take_while(|(one, other)| one == other).count();
+            format!(
+                "they print something else from byte {at} on ({} and {} bytes)",
+                stock.stdout.len(),
+                graft.stdout.len()
+            )
+        }
+        () => {
+            let errors = if stock.stderr == graft.stderr { "" } else { "; what they say on standard error differs" };
+            return Ok(format!(
+                "with these arguments: {} and the same {} bytes{errors}",
+                stock.status,
+                stock.stdout.len()
+            ));
+        }
+    };
+    Err(Error::Differs { path: host.to_owned(), differs })
+}

@@ -1,0 +1,143 @@
+//! The record of a graft, a file beside the host.
+//!
+//! | module | what lives there |
+//! | --- | --- |
+//! | `names` | the names of the files beside a host |
+//! | `sidecar` | what has these names, and whether it is ours |
+
+pub(crate) mod names;
+pub(crate) mod sidecar;
+
+use std::fs::{File, Permissions};
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use tempfile::TempPath;
+
+use crate::error::{Error, IoContext};
+use crate::record::names::record_path;
+use crate::transaction::attributes::{self, Attributes};
+use crate::transaction::temporaries::new_file;
+
+/// A record has less than a thousand bytes.
+const MOST_RECORD: u64 = 1 << 20;
+
+/// The record of a graft, `<name>.allograft.json` beside the host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// 1. Fields may be added, never renamed.
+    pub schema_version: u32,
+    /// SHA-256 of the stock host, which is what the backup holds.
+    pub stock_sha256: String,
+    /// SHA-256 of the graft.
+    pub graft_sha256: String,
+    /// SHA-256 of the graft of the same stock that was there before, when a donor was replaced. A run that was killed
+    /// between writing the record and replacing the host leaves that one in place, and `undo` has to know it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaced_sha256: Option<String>,
+    /// The allocator's name; `none` where the host keeps its own.
+    pub donor: String,
+    /// The allocator's version; empty for none.
+    pub version: String,
+    /// The options that were set: `key=value`, separated by spaces; may be empty.
+    pub options: String,
+    /// The version of the string functions, where they are grafted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strings: Option<String>,
+    /// The version of allograft that wrote the graft.
+    pub allograft: String,
+    /// The attributes of the stock host, if the backup could not keep them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stock: Option<Attributes>,
+}
+
+impl Record {
+    /// Whether `sha256` is a graft of the stock that this record speaks of.
+    pub(crate) fn knows(&self, sha256: &str) -> bool {
+        self.graft_sha256 == sha256 || self.replaced_sha256.as_deref() == Some(sha256)
+    }
+
+    /// The record of `host`, or `None` if it has none.
+    pub(crate) fn read(host: &Path) -> Result<Option<Record>, Error> {
+        let path = record_path(host);
+        let Some(file) = sidecar::open(&path)? else { return Ok(None) };
+        let malformed = |reason: String| Error::MalformedRecord { path: path.clone(), reason };
+        let mut bytes = Vec::new();
+        file.take(MOST_RECORD + 1).read_to_end(&mut bytes).context(&path, "read")?;
+        if bytes.len() as u64 > MOST_RECORD {
+            return Err(malformed(format!("it has more than {MOST_RECORD} bytes")));
+        }
+        let record: Record = serde_json::from_slice(&bytes).map_err(|error| malformed(error.to_string()))?;
+        match record.schema_version {
+            1 => Ok(Some(record)),
+            other => Err(malformed(format!("schema_version {other}, expected 1"))),
+        }
+    }
+
+    /// The record beside `host`, if it can be read and is about a file with this SHA-256.
+    pub(crate) fn about(host: &Path, sha256: &str) -> Option<Record> {
+        Record::read(host).ok().flatten().filter(|record| record.knows(sha256))
+    }
+
+    /// The bytes of the file: JSON, indented, with a newline at the end.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut text = serde_json::to_string_pretty(self).unwrap_or_default();
+        text.push('\n');
+        text.into_bytes()
+    }
+
+    /// The record in a new file for `host`, safely on disk. It has the owner of the host, where the system permits, and
+    /// may be read by those who may read the host; it is no program, whatever the host is.
+    pub(crate) fn written(&self, host: &Path, like: &File) -> Result<TempPath, Error> {
+        let mut file = new_file(host)?;
+        let mode = like.metadata().context(host, "read")?.permissions().mode() & 0o044 | 0o600;
+        file.as_file_mut().write_all(&self.encode()).context(host, "write")?;
+        attributes::carry_owner(like, file.as_file()).context(host, "write")?;
+        file.as_file().set_permissions(Permissions::from_mode(mode)).context(host, "write")?;
+        file.as_file().sync_all().context(host, "write")?;
+        Ok(file.into_temp_path())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn a_record_of_another_schema_is_malformed() {
+        let folder = tempfile::tempdir().unwrap();
+        let host = folder.path().join("libc.a");
+        assert!(Record::read(&host).unwrap().is_none());
+        for bytes in ["", "{", "{\"schema_version\": 1}", "[]"] {
+            fs::write(record_path(&host), bytes).unwrap();
+            assert!(matches!(Record::read(&host), Err(Error::MalformedRecord { .. })), "{bytes}");
+        }
+        let mut record = Record {
+            schema_version: 1,
+            stock_sha256: "s".into(),
+            graft_sha256: "g".into(),
+            replaced_sha256: None,
+            donor: "d".into(),
+            version: "v".into(),
+            options: String::new(),
+            strings: None,
+            allograft: "a".into(),
+            stock: None,
+        };
+        fs::write(record_path(&host), record.encode()).unwrap();
+        assert_eq!(Record::read(&host).unwrap().as_ref(), Some(&record));
+        // Of an earlier release, and of one that knows more.
+        let text = String::from_utf8(record.encode()).unwrap();
+        fs::write(record_path(&host), text.replacen('{', "{ \"later\": 1,", 1)).unwrap();
+        assert_eq!(Record::read(&host).unwrap().as_ref(), Some(&record));
+        record.stock = Some(Attributes { mode: 0o755, owner: 0, group: 0, extended: Vec::new() });
+        fs::write(record_path(&host), record.encode()).unwrap();
+        assert_eq!(Record::read(&host).unwrap().as_ref(), Some(&record));
+        record.schema_version = 2;
+        fs::write(record_path(&host), record.encode()).unwrap();
+        assert!(matches!(Record::read(&host), Err(Error::MalformedRecord { .. })));
+    }
+}

@@ -1,0 +1,69 @@
+//! A file of its own, made from a donor rather than from a host.
+
+use std::path::Path;
+
+use inspector::verify::Verified;
+
+use crate::error::Error;
+use crate::prove::proven::Proven;
+use crate::sink::out;
+use crate::transaction::lock::FolderLocks;
+use crate::transaction::pending::Pending;
+use crate::transaction::place::{remove_leftovers, write_file};
+use crate::watch::Watch;
+
+/// Writes what has been verified to the file `out`, in one step: whoever looks sees what was there before or all of it.
+/// Undecided yet; `watch` is told while it goes on.
+///
+/// # Errors
+/// When `out` is a folder or a special file, or its folder is missing or cannot be written to.
+pub fn write(out: &Path, file: Verified, watch: &Watch<'_>) -> Result<Pending<()>, Error> {
+    let out = out::file(out, None)?;
+    let locks = FolderLocks::take([out.as_path()], watch)?;
+    remove_leftovers(&out, &locks);
+    let (_, transaction) = write_file(&out, &Proven::of_donors(file), None)?;
+    Ok(Pending::new((), transaction, Some(locks)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    use format::Arch;
+    use surgery::donor::DonorObject;
+
+    /// The object of a donor, and its bytes.
+    fn object(index: usize) -> (Verified, &'static [u8]) {
+        let bytes = donors::all()[index].object(Arch::X86_64).unwrap();
+        let note = DonorObject::parse(bytes).unwrap().note().encode().unwrap();
+        let note = String::from_utf8(note.split(|byte| *byte == 0).next().unwrap().to_vec()).unwrap();
+        (Verified::donors(bytes.to_vec(), [Some(note.as_str()), None]).unwrap(), bytes)
+    }
+
+    fn written(out: &Path, index: usize) -> Result<&'static [u8], Error> {
+        let (verified, bytes) = object(index);
+        write(out, verified, &Watch::default()).map(|pending| {
+            pending.commit();
+            bytes
+        })
+    }
+
+    #[test]
+    fn all_of_it_or_what_was_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("allograft.o");
+        written(&out, 0).unwrap();
+        let second = written(&out, 1).unwrap();
+        assert!(fs::read(&out).unwrap() == second);
+        let link = folder.path().join("link.o");
+        std::os::unix::fs::symlink("allograft.o", &link).unwrap();
+        let third = written(&link, 2).unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert!(fs::read(&out).unwrap() == third);
+        for wrong in [folder.path(), &folder.path().join("no/such/folder.o"), Path::new("/dev/null")] {
+            assert!(matches!(written(wrong, 0), Err(Error::Out { .. })), "{}", wrong.display());
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing else is left");
+    }
+}

@@ -1,0 +1,196 @@
+//! A copy of a folder with grafts in it (`-o`).
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+
+use crate::digest;
+use crate::error::rollback::Purpose;
+use crate::error::skipped::Skipped;
+use crate::error::{Error, IoContext};
+use crate::host::planner::Planner;
+use crate::host::prepared::ReadyGraft;
+use crate::outcome::Grafts;
+use crate::record::names::{folder_of, host_of_sidecar};
+use crate::sink::out;
+use crate::source::Hosts;
+use crate::swift::bundle;
+use crate::target::file::read;
+use crate::transaction::attributes::{self, Lost};
+use crate::transaction::lock::FolderLocks;
+use crate::transaction::pending::Pending;
+use crate::transaction::place::remove_leftovers;
+use crate::transaction::staged::{Staged, StagedFolder};
+use crate::transaction::temporaries::{TemporaryFolder, is_temporary, temporary};
+use crate::transaction::{Transaction, sync_folder};
+
+/// Copies the folder to `out`, which must not exist or be empty, with every host grafted.
+///
+/// Symbolic links, modes, times and hard links among the copied files are kept, owners and extended attributes as far
+/// as permitted; backups and records of grafts stay behind. The copy gets its name when it is complete.
+pub(crate) fn write_folder(
+    folder: &Path,
+    out: &Path,
+    hosts: Hosts,
+    planner: &mut Planner<'_>,
+) -> Result<Pending<Grafts>, Error> {
+    let root = folder.canonicalize().context(folder, "read")?;
+    let out = out::folder(out, &root)?;
+    let dry_run = planner.request.dry_run;
+    let mut grafts = BTreeMap::new();
+    let (grafted, mut skipped) = hosts.each(planner, |prepared, file, planner| {
+        let inside = prepared.path.strip_prefix(folder).unwrap_or(&prepared.path).to_owned();
+        let mut grafted = prepared.elsewhere(out.join(&inside), dry_run);
+        if !dry_run {
+            let (ready, trial) = prepared.prove(file.bytes()?, planner)?;
+            ready.drop_bytes();
+            grafted.add(trial);
+            grafts.insert(inside, ready);
+        }
+        Ok(grafted)
+    })?;
+    let swift_sdks = bundle::swift_sdks_in(folder);
+    let report = |skipped, notes| Grafts { swift_sdks, notes, ..Grafts::of(grafted, skipped) };
+    if dry_run {
+        return Ok(Pending::nothing(report(skipped, Vec::new())));
+    }
+    let locks = FolderLocks::take([out.as_path()], planner.watch)?;
+    remove_leftovers(&out, &locks);
+    let building = temporary(&out, |path| fs::create_dir(path)).context(&out, "write")?.into_temp_path();
+    let building = TemporaryFolder::new(building);
+    let expected: Vec<(PathBuf, String)> =
+        grafts.iter().map(|(inside, ready)| (inside.clone(), ready.sha256().to_owned())).collect();
+    let mut copy =
+        Copy { grafts, links: HashMap::new(), folders: Vec::new(), skipped: &mut skipped, lost: BTreeMap::new() };
+    copy.folder(folder, Path::new(""), building.path())?;
+    copy.finish_folders()?;
+    let notes = copy.notes();
+    // Read again from what was written: the grafts are those that were proven.
+    let staged = StagedFolder::container(building, |written| {
+        expected.iter().try_for_each(|(inside, sha256)| {
+            let path = written.join(inside);
+            match File::open(&path).and_then(|file| digest::of_file(&file)).context(&path, "read")? == *sha256 {
+                true => Ok(()),
+                false => Err(Error::ChangedMeanwhile { path: out.join(inside) }),
+            }
+        })
+    })?;
+    let mut transaction = Transaction::new(Purpose::Write);
+    if let Err(error) = transaction.swap_folder(staged, &out) {
+        return Err(transaction.failed(error));
+    }
+    let _ = sync_folder(folder_of(&out));
+    Ok(Pending::new(report(skipped, notes), transaction, Some(locks)))
+}
+
+/// Copies a folder to the folder `to`, which is empty, and has `change` change the copy. Returns what the copy could
+/// not keep: clauses whose subject is the copy.
+pub(crate) fn copied(
+    folder: &Path,
+    to: &Path,
+    change: impl FnOnce() -> Result<(), Error>,
+) -> Result<Vec<String>, Error> {
+    let mut skipped = Vec::new();
+    let (grafts, links) = (BTreeMap::new(), HashMap::new());
+    let mut copy = Copy { grafts, links, folders: Vec::new(), skipped: &mut skipped, lost: BTreeMap::new() };
+    copy.folder(folder, Path::new(""), to)?;
+    change()?;
+    copy.finish_folders()?;
+    let mut notes = copy.notes();
+    notes.extend(skipped.iter().map(|skipped| format!("lacks `{}`: {}", skipped.path.display(), skipped.reason)));
+    Ok(notes)
+}
+
+struct Copy<'a> {
+    /// Hosts by their path inside of the folder.
+    grafts: BTreeMap<PathBuf, ReadyGraft>,
+    /// Files with several names: where the first one went.
+    links: HashMap<(u64, u64), PathBuf>,
+    /// Folders that still need their mode and times: source, path inside, and copy.
+    folders: Vec<(PathBuf, PathBuf, PathBuf)>,
+    skipped: &'a mut Vec<Skipped>,
+    /// The attributes that files could not keep, each with the number of files and the first of them.
+    lost: BTreeMap<String, (usize, PathBuf)>,
+}
+
+impl Copy<'_> {
+    fn folder(&mut self, from: &Path, inside: &Path, to: &Path) -> Result<(), Error> {
+        self.folders.push((from.to_owned(), inside.to_owned(), to.to_owned()));
+        let mut entries: Vec<_> =
+            fs::read_dir(from).and_then(|entries| entries.collect::<io::Result<_>>()).context(from, "read")?;
+        entries.sort_by_key(fs::DirEntry::file_name);
+        for entry in entries {
+            let (path, name) = (entry.path(), entry.file_name());
+            let (inside, to) = (inside.join(&name), to.join(&name));
+            let kind = entry.file_type().context(&path, "read")?;
+            if kind.is_dir() {
+                if !is_temporary(&name) {
+                    fs::create_dir(&to).context(&to, "write")?;
+                    self.folder(&path, &inside, &to)?;
+                }
+            } else if kind.is_symlink() {
+                let target = fs::read_link(&path).context(&path, "read")?;
+                symlink(target, &to).context(&to, "write")?;
+            } else if kind.is_file() {
+                let belongs_to_graft = host_of_sidecar(&path).is_some_and(|host| host.is_file());
+                if !belongs_to_graft && !is_temporary(&name) {
+                    self.file(&path, &inside, &to)?;
+                }
+            } else {
+                self.skipped.push(Skipped { path, reason: "a special file, not copied".to_owned() });
+            }
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, from: &Path, inside: &Path, to: &Path) -> Result<(), Error> {
+        if let Some(ready) = self.grafts.get(inside) {
+            let graft = ready.graft(&read(from)?)?;
+            let source = File::open(from).context(from, "read")?;
+            let (new, lost) = Staged::proven(to, &graft, Some(&source))?;
+            self.lose(inside, &lost);
+            return new.into_file().persist(to).map_err(|error| error.error).context(to, "write");
+        }
+        let source = File::open(from).context(from, "read")?;
+        let metadata = source.metadata().context(from, "read")?;
+        if metadata.nlink() > 1 {
+            match self.links.get(&(metadata.dev(), metadata.ino())) {
+                Some(first) if fs::hard_link(first, to).is_ok() => return Ok(()),
+                _ => self.links.insert((metadata.dev(), metadata.ino()), to.to_owned()),
+            };
+        }
+        let mut copy = File::create_new(to).context(to, "write")?;
+        io::copy(&mut &source, &mut copy).context(to, "write")?;
+        let lost = attributes::carry(&source, &copy).context(to, "write")?;
+        self.lose(inside, &lost);
+        attributes::carry_times(&source, &copy).context(to, "write")
+    }
+
+    fn lose(&mut self, inside: &Path, lost: &[Lost]) {
+        for lost in lost {
+            self.lost.entry(lost.what()).or_insert_with(|| (0, inside.to_owned())).0 += 1;
+        }
+    }
+
+    /// The attributes that the copy could not keep: clauses whose subject is the copy.
+    fn notes(&self) -> Vec<String> {
+        let note = |(what, (count, first)): (&String, &(usize, PathBuf))| {
+            format!("holds {count} files and folders that could not keep {what}; the first is `{}`", first.display())
+        };
+        self.lost.iter().map(note).collect()
+    }
+
+    /// Modes and times of folders, innermost first: a read-only folder takes no more files, and every file in it
+    /// changes its time.
+    fn finish_folders(&mut self) -> Result<(), Error> {
+        for (from, inside, to) in std::mem::take(&mut self.folders).iter().rev() {
+            let (source, copy) = (File::open(from).context(from, "read")?, File::open(to).context(to, "write")?);
+            let lost = attributes::carry(&source, &copy).context(to, "write")?;
+            self.lose(inside, &lost);
+            attributes::carry_times(&source, &copy).context(to, "write")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,99 @@
+//! Where hosts come from: a file, or a folder that holds some.
+//!
+//! | module | what lives there |
+//! | --- | --- |
+//! | `walk` | the `libc.a`s and the grafts under a folder |
+
+pub(crate) mod walk;
+
+use std::path::{Path, PathBuf};
+
+use crate::error::Error;
+use crate::error::skipped::Skipped;
+use crate::host::planner::Planner;
+use crate::host::prepared::{self, Prepared};
+use crate::source::walk::walk;
+use crate::target::file::HostFile;
+use crate::target::signature::signature;
+
+/// Files to graft.
+pub(crate) enum Hosts {
+    /// A file that the user named.
+    File(Box<HostFile>),
+    /// Files in a folder.
+    Folder {
+        /// The folder.
+        folder: PathBuf,
+        /// Possible hosts, sorted by path.
+        files: Vec<PathBuf>,
+        skipped: Vec<Skipped>,
+    },
+}
+
+impl Hosts {
+    /// Every `libc.a` under a folder, which may lie in the root folder of an image.
+    pub(crate) fn folder(folder: &Path, root: Option<&Path>) -> Result<Hosts, Error> {
+        let found = walk(folder, root)?;
+        let mut skipped = found.skipped;
+        let mut files = Vec::new();
+        for path in found.archives {
+            match signature(&path)?.found() {
+                None => files.push(path),
+                Some(found) => skipped.push(Skipped { path, reason: found.to_owned() }),
+            }
+        }
+        Ok(Hosts::Folder { folder: folder.to_owned(), files, skipped })
+    }
+
+    /// The paths of the possible hosts.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
+        let (one, several) = match self {
+            Hosts::File(file) => (Some(file.path()), &[][..]),
+            Hosts::Folder { files, .. } => (None, files.as_slice()),
+        };
+        one.into_iter().chain(several.iter().map(PathBuf::as_path))
+    }
+
+    /// Prepares the graft of each host, one after the other, and hands it to `take` with the host. Returns what `take`
+    /// makes of them, and what was left alone. A file that was opened before this is the one that has its name now.
+    ///
+    /// # Errors
+    /// One of them cannot be grafted, or none in the folder can.
+    pub(crate) fn each<'p, T>(
+        self,
+        planner: &mut Planner<'p>,
+        mut take: impl FnMut(Prepared, HostFile, &mut Planner<'p>) -> Result<T, Error>,
+    ) -> Result<(Vec<T>, Vec<Skipped>), Error> {
+        let (folder, files, mut skipped) = match self {
+            Hosts::File(file) => {
+                let file = file.current()?;
+                let prepared = prepared(&file, planner)?;
+                return Ok((vec![take(prepared, file, planner)?], Vec::new()));
+            }
+            Hosts::Folder { folder, files, skipped } => (folder, files, skipped),
+        };
+        let mut taken = Vec::new();
+        for path in files {
+            let file = HostFile::open(path)?;
+            let reason = prepared::read(file.path(), file.bytes()?)?.skip_reason();
+            match reason {
+                Some(reason) => {
+                    skipped.push(Skipped { path: file.path().to_owned(), reason: reason.to_owned() });
+                }
+                None => taken.push(take(prepared(&file, planner)?, file, planner)?),
+            }
+        }
+        skipped.sort_by(|one, other| one.path.cmp(&other.path));
+        match taken.is_empty() {
+            true if skipped.is_empty() => Err(Error::NoHost { folder }),
+            true => Err(Error::NothingGraftable { folder, skipped }),
+            false => Ok((taken, skipped)),
+        }
+    }
+}
+
+/// Prepares the graft of a file.
+fn prepared(file: &HostFile, planner: &mut Planner<'_>) -> Result<Prepared, Error> {
+    let (path, bytes) = (file.path(), file.bytes()?);
+    prepared::prepare(&*prepared::read(path, bytes)?, path, bytes, planner)
+}

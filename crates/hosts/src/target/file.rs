@@ -1,0 +1,146 @@
+//! A file that is read once, however many stages look at it.
+
+use std::cell::OnceCell;
+use std::fs::{self, File, Metadata};
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use crate::error::{Error, IoContext};
+use crate::target::signature::{Signature, signature_of};
+
+/// How many bytes show what a file is.
+const START: u64 = 512;
+
+/// How old a file's last change has to be for its time to tell of the next one: file systems count in steps of up to
+/// two seconds (FAT; most count in steps of the kernel's clock, 10 ms).
+const SETTLED: Duration = Duration::from_secs(3);
+
+/// Tells whether a name still belongs to the file that was read, unwritten since. Without the time of the last change
+/// of its links (`ctime`): making the backup is such a change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Identity {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+}
+
+impl Identity {
+    pub(crate) fn of(metadata: &Metadata) -> Identity {
+        Identity {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+        }
+    }
+
+    /// Whether a file system may have made this file of the other one, as a copy with all its times.
+    pub(crate) fn may_be_copy_of(&self, other: &Identity) -> bool {
+        (self.size, self.modified) == (other.size, other.modified)
+    }
+
+    /// Whether a later change will show in the time, by the time at which the file was read.
+    fn is_settled(&self, read: SystemTime) -> bool {
+        let (seconds, nanoseconds) = self.modified;
+        let modified = u64::try_from(seconds).ok().zip(u32::try_from(nanoseconds).ok());
+        let modified = modified.map(|(seconds, rest)| SystemTime::UNIX_EPOCH + Duration::new(seconds, rest));
+        modified.and_then(|modified| read.duration_since(modified).ok()).is_some_and(|age| age >= SETTLED)
+    }
+}
+
+/// A file that was opened, and recognised by its start.
+#[derive(Debug)]
+pub(crate) struct HostFile {
+    path: PathBuf,
+    file: File,
+    start: Vec<u8>,
+    content: OnceCell<Content>,
+}
+
+#[derive(Debug)]
+struct Content {
+    bytes: Vec<u8>,
+    identity: Identity,
+    is_settled: bool,
+}
+
+impl HostFile {
+    /// Opens a regular file and reads its start.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(crate) fn open(path: PathBuf) -> Result<HostFile, Error> {
+        let file = File::open(&path).context(&path, "read")?;
+        let mut start = Vec::with_capacity(START as usize);
+        (&file).take(START).read_to_end(&mut start).context(&path, "read")?;
+        Ok(HostFile { path, file, start, content: OnceCell::new() })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The open file, for its attributes.
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// The kind of file, by its start.
+    pub(crate) fn signature(&self) -> Signature {
+        signature_of(&self.start)
+    }
+
+    /// All its bytes. They are read when they are first asked for.
+    ///
+    /// # Errors
+    /// They cannot be read, or somebody else wrote the file meanwhile.
+    pub(crate) fn bytes(&self) -> Result<&[u8], Error> {
+        if let Some(content) = self.content.get() {
+            return Ok(&content.bytes);
+        }
+        let identity = || self.file.metadata().map(|metadata| Identity::of(&metadata)).context(&self.path, "read");
+        let before = identity()?;
+        let mut bytes = Vec::with_capacity(usize::try_from(before.size).unwrap_or(0));
+        bytes.extend_from_slice(&self.start);
+        (&self.file).read_to_end(&mut bytes).context(&self.path, "read")?;
+        #[cfg(test)]
+        READ.with(|read| read.borrow_mut().push((self.path.clone(), bytes.len())));
+        if identity()? != before {
+            return Err(Error::ChangedMeanwhile { path: self.path.clone() });
+        }
+        let is_settled = before.is_settled(SystemTime::now());
+        Ok(&self.content.get_or_init(|| Content { bytes, identity: before, is_settled }).bytes)
+    }
+
+    /// The bytes, if they were read, and the file of this identity surely still has them.
+    pub(crate) fn bytes_of(&self, now: &Identity) -> Option<&[u8]> {
+        let content = self.content.get()?;
+        (content.is_settled && content.identity == *now).then_some(&content.bytes)
+    }
+
+    /// The file that has the path now: this one, unless another was put there or it was written since it was read.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(crate) fn current(self) -> Result<HostFile, Error> {
+        let now = Identity::of(&fs::metadata(&self.path).context(&self.path, "read")?);
+        match self.bytes_of(&now) {
+            Some(_) => Ok(self),
+            None => HostFile::open(self.path),
+        }
+    }
+}
+
+/// Reads the whole file.
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Error> {
+    fs::read(path).context(path, "read")
+}
+
+#[cfg(test)]
+thread_local! {
+    /// The files that this thread has read as a whole, with their sizes.
+    pub(crate) static READ: std::cell::RefCell<Vec<(PathBuf, usize)>> = const { std::cell::RefCell::new(Vec::new()) };
+}

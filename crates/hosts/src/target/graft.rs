@@ -1,0 +1,36 @@
+//! Whether a file is a graft already.
+
+use std::fs;
+use std::path::Path;
+
+use super::file::read;
+use super::signature::{Signature, signature};
+use crate::error::Error;
+use crate::host::Host;
+use crate::host::archive::ArchiveHost;
+use crate::packed;
+
+/// Whether an archive without a record carries a graft of ours.
+pub(crate) fn carries_graft(host: &Path, named: bool) -> Result<bool, Error> {
+    match signature(host)? {
+        Signature::Archive => {}
+        Signature::Packed(format) => {
+            return if named { packed::carried::carries_graft(host, format) } else { Ok(false) };
+        }
+        Signature::Executable => return Ok(transplant::carries_graft(&read(host)?)),
+        _ if !named => return Ok(false),
+        Signature::Unsupported { kind, reason, help } => {
+            return Err(Error::Unsupported { path: host.to_owned(), kind, reason, help });
+        }
+        Signature::Unknown(found) => {
+            return Err(Error::Unrecognised { path: host.to_owned(), found: found.to_owned() });
+        }
+    }
+    let bytes = read(host)?;
+    Ok(ArchiveHost::read(host, &bytes)?.carried().anything())
+}
+
+/// Whether the file at `host` carries a graft of ours; not one that cannot be read or understood.
+pub(crate) fn is_graft(host: &Path) -> bool {
+    fs::metadata(host).is_ok_and(|found| found.is_file()) && carries_graft(host, true).unwrap_or(false)
+}

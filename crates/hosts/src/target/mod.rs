@@ -1,0 +1,137 @@
+//! Recognises a target by its content.
+//!
+//! | module | what lives there |
+//! | --- | --- |
+//! | `signature` | what a file is, by its first bytes |
+//! | `file` | a file that is read once |
+//! | `graft` | whether a file is a graft already |
+
+pub(crate) mod file;
+pub(crate) mod graft;
+pub(crate) mod signature;
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, IoContext};
+use crate::image::kind::is_image;
+use crate::packed::format::{Format, holds_tar};
+use crate::record::names::{host_of_sidecar, is_backup, record_path};
+use crate::target::file::HostFile;
+use crate::target::graft::is_graft;
+use crate::target::signature::{Signature, kind_of};
+
+/// A target that was recognised.
+#[derive(Debug)]
+pub(crate) enum Kind {
+    /// A static archive: the real file where the target is a symbolic link.
+    Archive(HostFile),
+    /// An ELF executable: the real file where the target is a symbolic link.
+    Executable(HostFile),
+    /// A folder.
+    Folder(PathBuf),
+    /// A container image: an OCI layout, as a folder or a tar.
+    Image(PathBuf),
+    /// A packed bundle, as it seems: the real file where the target is a symbolic link.
+    Packed(PathBuf, Format),
+}
+
+impl Kind {
+    pub(crate) fn path(&self) -> &Path {
+        match self {
+            Kind::Archive(file) | Kind::Executable(file) => file.path(),
+            Kind::Folder(path) | Kind::Image(path) | Kind::Packed(path, _) => path,
+        }
+    }
+}
+
+/// A target that was recognised by its content, and can be worked on.
+#[derive(Debug)]
+pub struct Target(pub(crate) Kind);
+
+impl Target {
+    /// Opens and recognises what `path` names.
+    ///
+    /// # Errors
+    /// It cannot be read, or is nothing that is known.
+    pub fn open(path: &Path) -> Result<Target, Error> {
+        recognise(path).map(Target)
+    }
+
+    /// The bytes of an executable; `None` if it is something else.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub fn executable(&self) -> Result<Option<&[u8]>, Error> {
+        match &self.0 {
+            Kind::Executable(file) => file.bytes().map(Some),
+            Kind::Archive(_) | Kind::Folder(_) | Kind::Image(_) | Kind::Packed(..) => Ok(None),
+        }
+    }
+}
+
+/// Whether the target is an executable, by its content.
+///
+/// # Errors
+/// A target that cannot be read, or that is nothing that is known.
+pub fn is_executable(target: &Path) -> Result<bool, Error> {
+    Ok(matches!(recognise(target)?, Kind::Executable(_)))
+}
+
+/// Recognises `path` by the file's first bytes.
+pub(crate) fn recognise(path: &Path) -> Result<Kind, Error> {
+    let metadata = fs::metadata(path).context(path, "read")?;
+    let kind = metadata.file_type();
+    if kind.is_dir() {
+        let path = path.to_owned();
+        return Ok(if is_image(&path)? { Kind::Image(path) } else { Kind::Folder(path) });
+    }
+    if !kind.is_file() {
+        return Err(Error::Unrecognised { path: path.to_owned(), found: kind_of(kind).to_owned() });
+    }
+    let real = real_file(path)?;
+    if let Some(host) = host_of_sidecar(&real)
+        && is_backup(&real)
+        && (record_path(&host).exists() || is_graft(&host))
+    {
+        return Err(Error::IsBackup { path: real, host });
+    }
+    let file = HostFile::open(real)?;
+    let signature = file.signature();
+    let real = file.path().to_owned();
+    match signature {
+        Signature::Archive => Ok(Kind::Archive(file)),
+        Signature::Packed(Format::TarGz) if !holds_tar(&mut File::open(&real).context(&real, "read")?) => {
+            Err(Error::Unrecognised { path: real, found: "a gzip file that holds no tar, or is damaged".to_owned() })
+        }
+        Signature::Packed(format) => Ok(Kind::Packed(real, format)),
+        Signature::Executable => Ok(Kind::Executable(file)),
+        Signature::Unsupported { kind, reason, help } => Err(Error::Unsupported { path: real, kind, reason, help }),
+        Signature::Unknown(_) if is_image(&real)? => Ok(Kind::Image(real)),
+        Signature::Unknown(found) => Err(Error::Unrecognised { path: real, found: found.to_owned() }),
+    }
+}
+
+/// The file that `path` leads to; `path` itself, as it was typed, unless its last part is a symbolic link.
+pub(crate) fn real_file(path: &Path) -> Result<PathBuf, Error> {
+    match fs::symlink_metadata(path).context(path, "read")?.is_symlink() {
+        true => path.canonicalize().context(path, "read"),
+        false => Ok(path.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn special_files_are_not_opened() {
+        // Opening a pipe without a writer would wait forever.
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("libc.a");
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
+        let error = recognise(&pipe).unwrap_err();
+        assert!(matches!(&error, Error::Unrecognised { found, .. } if found == "a pipe"), "{error}");
+        assert_eq!(error.exit_code(), 2);
+    }
+}

@@ -1,0 +1,195 @@
+//! The temporary files and folders of this process, for the end that a signal brings.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::sleep;
+use std::time::Duration;
+use std::{fs, io};
+
+use tempfile::TempPath;
+
+use crate::error::{Error, IoContext};
+use crate::record::names::folder_of;
+use crate::transaction::links;
+
+const TEMPORARY: &str = ".allograft-tmp-";
+const RANDOM: usize = 6;
+
+/// Names stay in it when they are free again: nobody else gets them, and to delete them again does nothing.
+static PATHS: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+fn paths() -> MutexGuard<'static, BTreeSet<PathBuf>> {
+    PATHS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Makes the temporary file `path` by `create`, unless this process is ending: then it waits for that.
+pub(crate) fn made<T>(path: &Path, create: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
+    let mut paths = paths();
+    let made = create(path)?;
+    paths.insert(path.to_owned());
+    Ok(made)
+}
+
+/// While it is there, no temporary file is made.
+pub struct Ending {
+    _paths: MutexGuard<'static, BTreeSet<PathBuf>>,
+}
+
+/// Deletes every temporary file that this process has made, whatever its other threads are about, as the next run would
+/// after a kill: each host is stock or graft, and its record fits. For a process that a signal ends.
+pub fn remove_temporaries() -> Ending {
+    let paths = paths();
+    for path in paths.iter() {
+        if fs::symlink_metadata(path).is_ok_and(|found| found.is_dir()) {
+            // Another thread may be filling the folder; it ends when it finds the folder gone.
+            for _ in 0..100 {
+                if remove_folder(path).is_ok() {
+                    break;
+                }
+                sleep(Duration::from_millis(10));
+            }
+        } else {
+            let _ = fs::remove_file(path);
+        }
+    }
+    Ending { _paths: paths }
+}
+
+/// Makes a temporary file, folder or link for `host` in the host's folder by calling `create` with free names.
+pub(crate) fn temporary<T>(
+    host: &Path,
+    mut create: impl FnMut(&Path) -> io::Result<T>,
+) -> io::Result<tempfile::NamedTempFile<T>> {
+    // The folder is made explicit: a relative name would be looked up again after a change of folder.
+    let prefix = temporary_prefix(host);
+    tempfile::Builder::new()
+        .prefix(&prefix)
+        .suffix(".tmp")
+        .rand_bytes(RANDOM)
+        .make_in(folder_of(host), |path| made(path, &mut create))
+}
+
+fn temporary_prefix(host: &Path) -> OsString {
+    let mut prefix = OsString::from(TEMPORARY);
+    prefix.push(host.file_name().unwrap_or_default());
+    prefix.push("-");
+    prefix
+}
+
+/// Whether `name` is that of a temporary file that an allograft makes for some host.
+pub(crate) fn is_temporary(name: &OsStr) -> bool {
+    name.as_bytes().starts_with(TEMPORARY.as_bytes()) && name.as_bytes().ends_with(b".tmp")
+}
+
+/// The temporary files and folders of `host` that killed runs left.
+pub(crate) fn left_temporaries(host: &Path) -> io::Result<Vec<PathBuf>> {
+    let prefix = temporary_prefix(host);
+    let mut left = Vec::new();
+    for entry in fs::read_dir(folder_of(host))? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let random = name.as_bytes().strip_prefix(prefix.as_bytes()).and_then(|rest| rest.strip_suffix(b".tmp"));
+        if random.is_some_and(|random| random.len() == RANDOM && random.iter().all(u8::is_ascii_alphanumeric)) {
+            left.push(entry.path());
+        }
+    }
+    left.sort();
+    Ok(left)
+}
+
+/// A folder under a temporary name; deleted with all it holds unless it gets another one.
+pub(crate) struct TemporaryFolder(Option<TempPath>);
+
+impl TemporaryFolder {
+    pub(crate) fn new(path: TempPath) -> TemporaryFolder {
+        TemporaryFolder(Some(path))
+    }
+
+    /// Gives the folder `from` a temporary name beside `host`.
+    pub(crate) fn moved(from: &Path, host: &Path) -> Result<TemporaryFolder, Error> {
+        let moved = temporary(host, |name| links::move_to(from, name)).context(host, "write")?;
+        Ok(TemporaryFolder::new(moved.into_temp_path()))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.as_deref().unwrap_or(Path::new(""))
+    }
+
+    pub(super) fn persist(mut self, name: &Path) -> io::Result<()> {
+        fs::rename(self.path(), name)?;
+        if let Some(path) = self.0.take() {
+            // Nothing is left to delete under this name.
+            let _ = path.keep();
+        }
+        Ok(())
+    }
+}
+
+impl Drop for TemporaryFolder {
+    fn drop(&mut self) {
+        if let Some(path) = self.0.take() {
+            let _ = remove_folder(&path);
+            let _ = path.keep();
+        }
+    }
+}
+
+/// Deletes a folder of ours with all it holds, also where copies of read-only folders are in it.
+pub(crate) fn remove_folder(path: &Path) -> io::Result<()> {
+    open_up(path);
+    fs::remove_dir_all(path)
+}
+
+/// Makes every folder under `path` writable, so that it can be deleted.
+fn open_up(path: &Path) {
+    let _ = fs::set_permissions(path, fs::Permissions::from_mode(0o700));
+    for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            open_up(&entry.path());
+        }
+    }
+}
+
+/// Whether names can be exchanged in the folder of `host`.
+pub(crate) fn can_exchange(host: &Path) -> bool {
+    match (new_file(host), new_file(host)) {
+        (Ok(one), Ok(other)) => links::exchange(one.path(), other.path()).is_ok(),
+        _ => false,
+    }
+}
+
+/// A new file for `host`, which nobody else may read, empty.
+pub(crate) fn new_file(host: &Path) -> Result<tempfile::NamedTempFile<File>, Error> {
+    temporary(host, |name| {
+        use std::os::unix::fs::OpenOptionsExt;
+        // Nobody else may read it before it has its mode.
+        File::options().read(true).write(true).create_new(true).mode(0o600).open(name)
+    })
+    .context(host, "write")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_own_temporaries_are_left_overs() {
+        let folder = tempfile::tempdir().unwrap();
+        let host = folder.path().join("libc.a");
+        let ours = folder.path().join(".allograft-tmp-libc.a-aB3xYz.tmp");
+        for name in [
+            ".allograft-tmp-libc.a-aB3xYz.tmp",
+            ".allograft-tmp-libc.a-b-aB3xYz.tmp",
+            ".allograft-tmp-libd.a-aB3xYz.tmp",
+            "libc.a",
+        ] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        assert_eq!(left_temporaries(&host).unwrap(), [ours]);
+    }
+}

@@ -1,0 +1,7 @@
+//! Tests that need more than one room.
+
+pub(crate) mod broken;
+mod foreign_owner;
+mod killed;
+mod once;
+pub(crate) mod samples;
