@@ -32,6 +32,8 @@ pub mod folder;
 pub mod glibcs;
 pub mod groups;
 pub mod installed;
+#[cfg(test)]
+mod modules;
 pub mod musls;
 pub mod packages;
 pub mod projects;

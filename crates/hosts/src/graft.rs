@@ -6,19 +6,18 @@ use std::path::{Path, PathBuf};
 use crate::digest::sha256;
 use crate::error::Error;
 use crate::error::needed::NeededError;
+use crate::file::host_file::HostFile;
+use crate::file::names::backup_path;
 use crate::host::planner::Planner;
-use crate::host::prepared::{self, Prepared, ReadyGraft, record};
 use crate::image;
 use crate::outcome::{Action, Grafted, Grafts};
-use crate::packed;
 use crate::prove::TestRun;
-use crate::record::names::backup_path;
+use crate::prove::prepared::{self, Prepared, ReadyGraft, record};
 use crate::record::{Record, sidecar};
 use crate::request::Request;
-use crate::sink::{folder, out};
+use crate::sink::{self, folder, out};
 use crate::source::Hosts;
 use crate::swift::bundle;
-use crate::target::file::HostFile;
 use crate::target::{Kind, Target};
 use crate::transaction::pending::Pending;
 use crate::transaction::place::{Change, Content, Observer, place, remove_leftovers, write_file};
@@ -68,7 +67,7 @@ pub(crate) fn graft_observed(
         (Kind::Archive(host) | Kind::Executable(host), None) => in_place(Hosts::File(Box::new(host)), planner, observe),
         (Kind::Archive(host) | Kind::Executable(host), Some(out)) => to_file(host, out, planner),
         (Kind::Image(image), _) => image::graft(&image, planner),
-        (Kind::Packed(host, format), _) => packed::graft::graft(&host, format, planner, observe),
+        (Kind::Packed(host, format), _) => sink::bundle::graft(&host, format, planner, observe),
         (Kind::Folder(folder), None) => {
             let grafts = in_place(Hosts::folder(&folder, request.root.as_deref())?, planner, observe)?;
             Ok(grafts.map(|grafts| Grafts { swift_sdks: bundle::swift_sdks_in(&folder), ..grafts }))

@@ -5,29 +5,30 @@
 //!
 //! | room | what lives there |
 //! | --- | --- |
-//! | `request`, `outcome` | what is asked for, and what was done |
-//! | `graft`, `undo` | the ways through, there and back |
-//! | `target` | what a target is, by its content, and the file itself, which is read once |
-//! | `source` | the hosts of a target; the `libc.a`s and the grafts under a folder |
-//! | `host` | one host from its bytes to a graft that is ready to be placed: archives and executables |
-//! | `prove` | grafts that may be placed: verified and, where they are programs, run |
-//! | `sink` | where `-o` may write: a copy of a folder, a file made from a donor alone |
-//! | `packed` | packed Swift SDK bundles, read and written as streams |
-//! | `image` | container images: a layer with the grafts on top |
-//! | `transaction` | the files that take names, in which order, and how all of it is taken back |
-//! | `record` | the files beside a host, and whether those are ours |
-//! | `system` | the files of a system, with the root folder in which a program finds its libraries |
-//! | `swift` | what a Swift SDK bundle says of itself; installed Swift SDKs |
 //! | `error` | why a host was not grafted or not given back, and what to do about it |
 //! | `digest`, `watch` | SHA-256; whom to tell of progress |
+//! | `system` | the files of a system, with the root folder in which a program finds its libraries |
+//! | `swift` | what a Swift SDK bundle says of itself; installed Swift SDKs |
+//! | `file` | files on disk: signatures, names, temporary files, attributes, links, locks |
+//! | `record` | the record of a graft, and the files beside a host |
+//! | `request`, `outcome` | what is asked for, and what was done |
+//! | `host` | archives and executables: plan, edit, verify |
+//! | `prove` | grafts that may be placed: verified and, where they are programs, run |
+//! | `transaction` | the files that take names, in which order, and how all of it is taken back |
+//! | `packed` | packed Swift SDK bundles, read and written as streams |
+//! | `target` | what a target is, by its content |
+//! | `source` | the hosts of a target: a file, a folder's `libc.a`s, the contents of a bundle |
+//! | `sink` | where grafts go, other than over their hosts: a folder, a bundle, a file made from a donor alone |
+//! | `undo`, `image`, `graft` | the ways through: back, in container images, and there |
 //! | `trials` | tests that need more than one room: kills, broken edits, foreign owners, counted reads |
 //!
-//! The rooms form layers: `error` uses none of the others, and `graft` and `undo` use all. Modules are named by their
-//! full paths, not through re-exports of a room: a room that exported what its own users need would be in a cycle with
-//! them. (A tidy test counts the largest cycle.)
+//! The rooms form layers, in this order: a room uses only rooms above it. A module is named by its full path, not
+//! through a re-export of its room: a room that exported what its own users need would be in a cycle with them.
+//! (`tools/src/modules.rs` counts cycles of rooms and of modules; `host` and its two implementations are the one.)
 
 mod digest;
 mod error;
+mod file;
 mod graft;
 mod host;
 mod image;
@@ -54,6 +55,9 @@ pub use error::remedy::{Obstacle, Remedy};
 pub use error::rollback::RollbackFailure;
 pub use error::skipped::Skipped;
 pub use error::{Error, NOT_BUILT};
+pub use file::attributes::Attributes;
+pub use file::bundle::Format;
+pub use file::temporaries::{Ending, remove_temporaries};
 pub use format::StringFunction;
 pub use graft::{graft, graft_under};
 pub use host::archive::{ArchiveOperation, ForeignAllocator, Strings};
@@ -63,23 +67,19 @@ pub use host::possible_donor::{PossibleDonor, possible_donors, unmatched};
 pub use host::{Carried, Operation};
 pub use image::undo as undo_image;
 pub use outcome::{Action, Bundle, Grafted, Grafts};
-pub use packed::contents::{FoundGraft, each_host, unpack_grafts};
-pub use packed::format::Format;
-pub use prove::patience::Patience;
 pub use prove::self_test::self_test;
-pub use record::Record;
-pub use request::{Candidate, Request};
+pub use record::{Record, stock_of};
+pub use request::{Candidate, Patience, Request};
 pub use sink::emitted::write;
+pub use source::contents::{FoundGraft, each_host, unpack_grafts};
 pub use swift::locate;
 pub use system::System;
 pub use system::privileges::is_privileged;
 pub use system::root::in_root;
 pub use target::{Target, is_executable};
-pub use transaction::attributes::Attributes;
 pub use transaction::pending::Pending;
-pub use transaction::temporaries::{Ending, remove_temporaries};
 pub use transplant::{Absence, Edits, StringEntry};
-pub use undo::{Undone, UndoneAction, foreign_allocator_in, grafts_in, stock_of, undo, undo_under};
+pub use undo::{Undone, UndoneAction, foreign_allocator_in, grafts_in, undo, undo_under};
 pub use watch::{Locking, Progress, Watch};
 
 /// The version that notes and records name.

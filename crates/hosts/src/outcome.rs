@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use crate::error::skipped::Skipped;
+use crate::file::bundle::Format;
 use crate::host::{Carried, Operation};
-use crate::packed::format::Format;
 
 /// The action taken on a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -9,17 +9,17 @@ use serde::Serialize;
 use crate::digest;
 use crate::error::rollback::Purpose;
 use crate::error::{Error, IoContext};
+use crate::file::host_file::{read, real_file};
+use crate::file::lock::FolderLocks;
+use crate::file::names::{backup_path, host_of_sidecar, is_backup, record_path};
 use crate::host::needed;
 use crate::host::stock::parse;
-use crate::image::kind::is_image;
-use crate::record::names::{backup_path, host_of_sidecar, is_backup, record_path};
 use crate::record::{Record, sidecar};
 use crate::source::walk::walk;
-use crate::target::file::read;
 use crate::target::graft::carries_graft;
-use crate::target::{Kind, real_file, recognise};
+use crate::target::image::is_image;
+use crate::target::{Kind, recognise};
 use crate::transaction::Transaction;
-use crate::transaction::lock::FolderLocks;
 use crate::transaction::pending::Pending;
 use crate::transaction::place::{Observer, remove_leftovers, remove_sidecars, restore};
 use crate::watch::Watch;
@@ -214,20 +214,6 @@ pub fn grafts_in(target: &Path) -> Result<Vec<PathBuf>, Error> {
         }
     }
     if grafts.is_empty() { Err(Error::NoGraft { folder }) } else { Ok(grafts) }
-}
-
-/// The backup beside a graft, for comparing the two: `None` if `libc` has none; an error if the backup is not the stock
-/// file that the record names.
-pub fn stock_of(libc: &Path) -> Result<Option<PathBuf>, Error> {
-    let host = real_file(libc)?;
-    let Some(record) = Record::read(&host)? else { return Ok(None) };
-    let backup = backup_path(&host);
-    let Some(found) = sidecar::sha256(&backup)? else { return Ok(None) };
-    if found == record.stock_sha256 {
-        Ok(Some(backup))
-    } else {
-        Err(Error::BackupChanged { backup, found, expected: record.stock_sha256 })
-    }
 }
 
 /// The allocator that somebody else has put into the archive at `path`, by name: such a file is no stock to compare

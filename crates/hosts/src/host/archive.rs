@@ -10,11 +10,11 @@ use surgery::archive::Archive;
 use surgery::plan::{Libc, Plan, Refusal, RemovedMember, Restoration};
 
 use crate::error::Error;
-use crate::host::donor::offered;
 use crate::host::planner::Planner;
 use crate::host::stock::parse;
 use crate::host::{Carried, Edited, Host, Operation};
 use crate::request::Candidate;
+use crate::request::donor::offered;
 
 /// The fate of a host's string functions.
 #[derive(Debug, Clone)]

@@ -17,6 +17,14 @@ use crate::host::{Carried, Edited, Host, Operation, dynamic, live, needed};
 use crate::request::Candidate;
 use crate::system::privileges::{SETUID_OR_SETGID, is_privileged};
 
+/// Reads an executable, which is spoken of as `host`.
+///
+/// # Errors
+/// It cannot be read.
+pub(crate) fn parsed<'b>(host: &Path, bytes: &'b [u8]) -> Result<Executable<'b>, Error> {
+    Executable::read(bytes).map_err(|refusal| Error::Executable { path: host.to_owned(), refusal })
+}
+
 /// The edits of an executable.
 #[derive(Debug, Clone)]
 pub struct ExecutableOperation {

@@ -11,7 +11,7 @@ use transplant::{Blob, Donation, Edits, Executable};
 
 use crate::digest::{self, sha256};
 use crate::error::Error;
-use crate::host::donor::tuned;
+use crate::request::donor::tuned;
 
 /// A donor, linked, with options and notes filled in.
 #[derive(Debug, Clone)]

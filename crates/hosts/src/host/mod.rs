@@ -2,7 +2,6 @@
 //!
 //! | module | what lives there |
 //! | --- | --- |
-//! | `prepared` | from the bytes to a graft that is ready to be placed |
 //! | `archive` | a static archive |
 //! | `executable` | a linked executable |
 //! | `linked_donor` | the donor that goes into an executable |
@@ -11,11 +10,9 @@
 //! | `needed` | the shared object that a dynamic program loads: its name, the file, whether that is the donor |
 //! | `live` | whether a loader is that of the running system |
 //! | `planner` | the donors of a request, for each architecture that comes up |
-//! | `donor` | a donor with its options filled in |
 //! | `stock` | stock archives, to take members from |
 
 pub(crate) mod archive;
-pub(crate) mod donor;
 mod dynamic;
 pub(crate) mod executable;
 mod linked_donor;
@@ -23,7 +20,6 @@ mod live;
 pub(crate) mod needed;
 pub(crate) mod planner;
 pub(crate) mod possible_donor;
-pub(crate) mod prepared;
 pub(crate) mod stock;
 
 use std::sync::Arc;

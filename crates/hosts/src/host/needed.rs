@@ -15,7 +15,6 @@ use transplant::Executable;
 use crate::digest::sha256;
 use crate::error::needed::{Emit, NeededError};
 use crate::error::{Error, IoContext};
-use crate::prove::runner::{InMemory, executable, from_memory};
 use crate::request::Request;
 use crate::system::System;
 use crate::system::privileges::is_privileged;
@@ -35,9 +34,9 @@ pub struct NeededFile {
 }
 
 /// There is no such file, or it is not known which.
-struct NoFile {
+pub(crate) struct NoFile {
     /// A clause.
-    why: String,
+    pub(crate) why: String,
     /// Where it should be, or its name where that is searched for.
     path: PathBuf,
 }
@@ -61,6 +60,11 @@ impl<'p> Destination<'p> {
     /// That of a file that is there.
     pub(crate) fn in_place(path: &'p Path, root: Option<&'p Path>) -> Destination<'p> {
         Destination { path, root, elsewhere: false }
+    }
+
+    /// Whether the program's paths name nothing there yet.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        self.elsewhere || self.root.is_some()
     }
 
     fn system(&self) -> Result<System, Error> {
@@ -92,7 +96,7 @@ impl<'p> Destination<'p> {
 
     /// The file that the loader takes for the first library of the program with these bytes, with its content; else why
     /// there is none, as a clause, and where it should be.
-    fn library(&self, program: &[u8], name: &[u8]) -> Result<Result<NeededFile, NoFile>, Error> {
+    pub(crate) fn library(&self, program: &[u8], name: &[u8]) -> Result<Result<NeededFile, NoFile>, Error> {
         let shown = String::from_utf8_lossy(name);
         let path = if let Some(rest) = name.strip_prefix(ORIGIN) {
             self.folder_inside()?.join(OsStr::from_bytes(rest))
@@ -235,38 +239,6 @@ pub fn needed_file(
     let Some(name) = graft.loads() else { return Ok(None) };
     let found = Destination::in_place(path, root).library(graft.bytes(), &name)?;
     Ok(Some(found.map_err(|none| none.why)))
-}
-
-/// A program that takes its donor from memory.
-pub(crate) struct Moved {
-    program: Vec<u8>,
-    /// It is there as long as this is.
-    _library: InMemory,
-}
-
-impl Moved {
-    /// Reads the program, which is spoken of as `host`.
-    ///
-    /// # Errors
-    /// It cannot be read.
-    pub(crate) fn read(&self, host: &Path) -> Result<Executable<'_>, Error> {
-        executable(host, &self.program)
-    }
-}
-
-/// The copy of a grafted program that is run before it is placed; `None` if the graft itself can be. A program that
-/// will be elsewhere, or in another root folder, takes its donor from memory: its paths name nothing there yet.
-pub(crate) fn moved(host: &Path, destination: Destination<'_>, graft: &Executable<'_>) -> Result<Option<Moved>, Error> {
-    let Some(name) = graft.loads().filter(|_| destination.elsewhere || destination.root.is_some()) else {
-        return Ok(None);
-    };
-    let library = destination.library(graft.bytes(), &name)?;
-    let library = library.map_err(|none| Error::SelfTest { path: host.to_owned(), said: none.why })?;
-    let library = from_memory(host, &library.bytes)?;
-    let program = graft.loading(library.path().as_bytes());
-    let program = program
-        .ok_or_else(|| Error::SelfTest { path: host.to_owned(), said: "its donor has too long a name".to_owned() })?;
-    Ok(Some(Moved { program, _library: library }))
 }
 
 /// A remark on an undone graft: its donor stays. A clause whose subject is the program.

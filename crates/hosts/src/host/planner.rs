@@ -7,10 +7,10 @@ use format::Arch;
 
 use crate::VERSION;
 use crate::error::Error;
-use crate::host::donor::tuned;
+use crate::file::lock::FolderLocks;
 use crate::host::stock::Stock;
+use crate::request::donor::tuned;
 use crate::request::{Candidate, Request};
-use crate::transaction::lock::FolderLocks;
 use crate::watch::Watch;
 
 /// Plans grafts of the same donors with one set of options.

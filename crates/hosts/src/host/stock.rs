@@ -7,7 +7,7 @@ use surgery::archive::Archive;
 use surgery::plan::{self, Restoration};
 
 use crate::error::{Error, IoContext};
-use crate::target::signature::{Signature, signature_of};
+use crate::file::signature::{Signature, signature_of};
 
 /// The archives that a folder is searched for: the C library, and where C++'s operators are.
 const NAMES: [&str; 3] = ["libc.a", "libc++abi.a", "libstdc++.a"];

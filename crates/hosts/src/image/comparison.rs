@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use images::{Image, Kind, Node, Source, Tree};
 
+use super::layout::unreadable;
 use crate::digest::sha256;
 use crate::error::Error;
 
@@ -64,7 +65,7 @@ fn image(
     }
     for (path, expected) in grafts {
         let bytes = other.read(path);
-        let bytes = bytes.map_err(|problem| Found::Error(Box::new(super::unreadable(&new.path, problem))))?;
+        let bytes = bytes.map_err(|problem| Found::Error(Box::new(unreadable(&new.path, problem))))?;
         if sha256(&bytes) != *expected {
             return Err(Found::Differs(format!("`{}` is not the graft that was proven", shown(path))));
         }

@@ -10,6 +10,16 @@ use std::path::Path;
 use crate::error::{Error, IoContext};
 use crate::sink::folder;
 
+/// The documents of a layout that have names of their own. The second is there for `docker load`.
+pub(super) const DOCUMENTS: [&str; 2] = ["index.json", "manifest.json"];
+pub(super) const INDEX: &str = DOCUMENTS[0];
+pub(super) const LIST: &str = DOCUMENTS[1];
+
+/// A problem with a file of the image at `path`.
+pub(super) fn unreadable(path: &Path, problem: images::Problem) -> Error {
+    images::Error { path: path.into(), part: None, entry: None, problem }.into()
+}
+
 /// The size of a tar's blocks (POSIX, pax, "ustar Interchange Format").
 const BLOCK: u64 = 512;
 

@@ -4,7 +4,6 @@
 //! | module | what lives there |
 //! | --- | --- |
 //! | `survey` | the hosts of an image |
-//! | `kind` | whether a file or folder is an image |
 //! | `layer` | the layer that is added |
 //! | `document` | configuration, manifest and index with that layer |
 //! | `layout` | a layout, copied with changes |
@@ -13,7 +12,6 @@
 
 mod comparison;
 mod document;
-pub(crate) mod kind;
 mod layer;
 mod layout;
 mod origin;
@@ -29,29 +27,25 @@ use images::{Document, Form, Source};
 use serde_json::Value;
 
 use self::document::New;
-use self::layout::{Blob, Changes, Naming, Replacement};
+use self::layout::{Blob, Changes, INDEX, LIST, Naming, Replacement};
 use self::origin::Origin;
 use self::survey::Survey;
 use crate::digest;
 use crate::error::rollback::Purpose;
 use crate::error::{Error, IoContext};
+use crate::file::attributes;
+use crate::file::lock::FolderLocks;
+use crate::file::names::folder_of;
+use crate::file::temporaries::{TemporaryFolder, new_file, temporary};
 use crate::host::planner::Planner;
 use crate::outcome::Grafts;
-use crate::record::names::folder_of;
 use crate::sink::out;
-use crate::transaction::lock::FolderLocks;
 use crate::transaction::pending::Pending;
 use crate::transaction::place::remove_leftovers;
 use crate::transaction::staged::{Staged, StagedFolder};
-use crate::transaction::temporaries::{TemporaryFolder, new_file, temporary};
-use crate::transaction::{Transaction, attributes, sync_folder};
+use crate::transaction::{Transaction, sync_folder};
 use crate::undo::{Undone, UndoneAction};
 use crate::watch::Watch;
-
-/// The documents of a layout that have names of their own. The second is there for `docker load`.
-const DOCUMENTS: [&str; 2] = ["index.json", "manifest.json"];
-const INDEX: &str = DOCUMENTS[0];
-const LIST: &str = DOCUMENTS[1];
 
 impl From<images::Error> for Error {
     fn from(error: images::Error) -> Error {
@@ -78,11 +72,6 @@ fn place_for(out: &Path, path: &Path) -> Result<PathBuf, Error> {
         }
         false => out::file(out, Some(path)),
     }
-}
-
-/// A problem with a file of the image at `path`.
-fn unreadable(path: &Path, problem: images::Problem) -> Error {
-    images::Error { path: path.into(), part: None, entry: None, problem }.into()
 }
 
 /// The index of a layout.

@@ -5,7 +5,7 @@ use data_encoding::BASE64;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::layout::{Changes, Naming, Replacement};
+use super::layout::{Changes, DOCUMENTS, Naming, Replacement};
 
 /// The name of the annotation or the field.
 const ANNOTATION: &str = "allograft.origin";
@@ -84,7 +84,7 @@ impl Origin {
         let mut changes = Changes::default();
         for Replaced { name, header, content } in &self.replaced {
             // The annotation names files of the layout itself, whoever wrote it.
-            if !super::DOCUMENTS.contains(&name.as_str()) {
+            if !DOCUMENTS.contains(&name.as_str()) {
                 return Err(format!("it replaces `{name}`"));
             }
             let header = header.as_deref().map(decoded).transpose()?;

@@ -12,14 +12,15 @@ use inspector::Link;
 use transplant::Executable;
 
 use super::layer::{Layer, Writing};
+use super::layout::unreadable;
 use crate::error::skipped::Skipped;
 use crate::error::{Error, IoContext};
+use crate::file::signature::{Signature, signature_of};
 use crate::host::planner::Planner;
-use crate::host::prepared;
 use crate::outcome::{Action, Grafted};
 use crate::packed::entry::is_libc;
+use crate::prove::prepared;
 use crate::prove::proven::Proven;
-use crate::target::signature::{Signature, signature_of};
 
 /// The largest executable or archive that is read.
 const MOST_HOST: u64 = 1 << 30;
@@ -110,7 +111,7 @@ impl Survey<'_> {
     ) -> Result<Option<Graft>, Error> {
         let inside = below.join(OsStr::from_bytes(path));
         let shown = self.path.join(&inside);
-        let bytes = tree.read(path).map_err(|problem| super::unreadable(&shown, problem))?;
+        let bytes = tree.read(path).map_err(|problem| unreadable(&shown, problem))?;
         if let Err(reason) = is_host(&bytes) {
             self.skipped.extend(reason.map(|reason| Skipped { path: shown, reason }));
             return Ok(None);

@@ -4,12 +4,12 @@ use std::fs::File;
 use std::path::Path;
 
 use super::entry::is_libc;
-use super::format::Format;
 use super::{MOST_LIBC, See, Source, Wants, inside};
 use crate::error::{Error, IoContext};
+use crate::file::bundle::Format;
+use crate::file::signature::{Signature, signature_of};
 use crate::host::Host;
 use crate::host::archive::ArchiveHost;
-use crate::target::signature::{Signature, signature_of};
 use crate::watch::Watch;
 
 /// Whether any `libc.a` of a bundle carries a graft of ours.
@@ -22,17 +22,17 @@ pub(crate) fn carries_graft(bundle: &Path, format: Format) -> Result<bool, Error
     Ok(found)
 }
 
-pub(super) fn scan(bundle: &Path, format: Format, wants: Wants<'_>, see: See<'_>) -> Result<(), Error> {
+pub(crate) fn scan(bundle: &Path, format: Format, wants: Wants<'_>, see: See<'_>) -> Result<(), Error> {
     let file = File::open(bundle).context(bundle, "read")?;
     Source { path: bundle, file: &file, format, watch: &Watch::default() }.scan(wants, see).map(|_| ())
 }
 
-pub(super) fn libcs(name: &[u8]) -> Option<u64> {
+pub(crate) fn libcs(name: &[u8]) -> Option<u64> {
     is_libc(name).then_some(MOST_LIBC)
 }
 
 /// Whether a `libc.a` of a bundle carries a graft of ours.
-pub(super) fn is_graft(bundle: &Path, name: &[u8], bytes: &[u8]) -> Result<bool, Error> {
+pub(crate) fn is_graft(bundle: &Path, name: &[u8], bytes: &[u8]) -> Result<bool, Error> {
     let path = inside(bundle, name);
     Ok(signature_of(bytes) == Signature::Archive && ArchiveHost::read(&path, bytes)?.carried().anything())
 }

@@ -3,21 +3,15 @@
 //!
 //! | module | what lives there |
 //! | --- | --- |
-//! | `format` | how a bundle is packed |
 //! | `entry` | names and kinds of entries |
 //! | `tar` | a tar, copied with changes |
 //! | `zip` | a zip, likewise |
 //! | `gzip` | compression by several threads |
 //! | `unpacked_size` | how much a bundle may unpack to |
 //! | `carried` | whether a bundle carries a graft |
-//! | `contents` | a look into a bundle, for checks of what is inside |
-//! | `graft` | every `libc.a` of a bundle grafted |
 
 pub(crate) mod carried;
-pub(crate) mod contents;
 pub(crate) mod entry;
-pub(crate) mod format;
-pub(crate) mod graft;
 mod gzip;
 mod tar;
 mod unpacked_size;
@@ -39,25 +33,25 @@ use unpacked_size::UnpackedSize;
 use crate::digest;
 use crate::error::Error;
 use crate::error::packed::PackedError;
-use crate::packed::format::Format;
+use crate::file::bundle::Format;
 use crate::prove::proven::Proven;
 use crate::watch::Watch;
 
 /// The largest that there is has 4 MB.
-const MOST_LIBC: u64 = 64 << 20;
+pub(crate) const MOST_LIBC: u64 = 64 << 20;
 
 /// How many bytes are taken of the file with this name, if it is wanted.
-type Wants<'e> = &'e dyn Fn(&[u8]) -> Option<u64>;
+pub(crate) type Wants<'e> = &'e dyn Fn(&[u8]) -> Option<u64>;
 /// Takes name and content of a file that is wanted.
-type See<'e> = &'e mut dyn FnMut(&[u8], &[u8]) -> Result<(), Error>;
+pub(crate) type See<'e> = &'e mut dyn FnMut(&[u8], &[u8]) -> Result<(), Error>;
 /// The same, and returns its new content; `None` to leave it.
-type Edit<'e> = &'e mut dyn FnMut(&[u8], &[u8]) -> Result<Option<Proven>, Error>;
+pub(crate) type Edit<'e> = &'e mut dyn FnMut(&[u8], &[u8]) -> Result<Option<Proven>, Error>;
 
 /// Collects the entries of a bundle while it is copied, and decides about its files.
-struct Editor<'e> {
-    entries: Entries,
-    wants: Wants<'e>,
-    edit: Edit<'e>,
+pub(crate) struct Editor<'e> {
+    pub(crate) entries: Entries,
+    pub(crate) wants: Wants<'e>,
+    pub(crate) edit: Edit<'e>,
 }
 
 /// An error while a bundle was copied.
@@ -104,7 +98,7 @@ impl CopyError {
 }
 
 /// The path by which a file in a bundle is spoken of.
-fn inside(bundle: &Path, name: &[u8]) -> PathBuf {
+pub(crate) fn inside(bundle: &Path, name: &[u8]) -> PathBuf {
     bundle.join(OsStr::from_bytes(name))
 }
 
@@ -114,26 +108,26 @@ fn shown(name: &[u8]) -> String {
 }
 
 /// The result of copying a bundle.
-struct Copied {
+pub(crate) struct Copied {
     /// SHA-256 of the file that was read.
-    source: String,
+    pub(crate) source: String,
     /// SHA-256 of the file that was written.
-    written: String,
+    pub(crate) written: String,
     /// SHA-256 of the tar in it, before compression.
-    written_tar: Option<String>,
+    pub(crate) written_tar: Option<String>,
 }
 
 /// A bundle to read.
-struct Source<'a> {
-    path: &'a Path,
-    file: &'a File,
-    format: Format,
-    watch: &'a Watch<'a>,
+pub(crate) struct Source<'a> {
+    pub(crate) path: &'a Path,
+    pub(crate) file: &'a File,
+    pub(crate) format: Format,
+    pub(crate) watch: &'a Watch<'a>,
 }
 
 impl Source<'_> {
     /// Reads all of it and shows the files that are wanted to `see`. Returns its entries and its SHA-256.
-    fn scan(&self, wants: Wants<'_>, see: See<'_>) -> Result<(Entries, String), Error> {
+    pub(crate) fn scan(&self, wants: Wants<'_>, see: See<'_>) -> Result<(Entries, String), Error> {
         let edit = &mut |name: &[u8], bytes: &[u8]| see(name, bytes).map(|()| None);
         let mut editor = Editor { entries: Entries::default(), wants, edit };
         let sha256 = match self.format {
@@ -144,7 +138,7 @@ impl Source<'_> {
     }
 
     /// Reads all of it and writes it to `out`, edited; errors of writing are told of `host`.
-    fn copy(&self, out: &mut File, host: &Path, mut editor: Editor<'_>) -> Result<Copied, Error> {
+    pub(crate) fn copy(&self, out: &mut File, host: &Path, mut editor: Editor<'_>) -> Result<Copied, Error> {
         let mut hashed = Hashing { inner: out, hash: Sha256::new() };
         let size = self.size();
         let progress = |done| self.watch.progress("packing", done, size);
@@ -188,7 +182,7 @@ impl Source<'_> {
         Ok(digest::text(packed.hash))
     }
 
-    fn size(&self) -> u64 {
+    pub(crate) fn size(&self) -> u64 {
         self.file.metadata().map_or(0, |metadata| metadata.len())
     }
 }

@@ -7,9 +7,9 @@ use std::io::{self, Read, Write};
 use tar::Header;
 
 use super::entry::{Kind, plain_name};
-use super::format::{BLOCK, checked_header};
 use super::{CopyError, Editor, shown};
 use crate::error::packed::PackedError;
+use crate::file::bundle::{BLOCK, checked_header};
 
 /// tar writes so many bytes at a time; the end of the archive is filled up to that. (GNU tar: 20 blocks.)
 const RECORD: u64 = 20 * BLOCK as u64;

@@ -11,10 +11,11 @@ use donors::LoaderTest;
 use transplant::Executable;
 
 use crate::error::{Error, IoContext};
-use crate::prove::patience::{Patience, run_to_end};
+use crate::file::signature::{Signature, signature};
+use crate::prove::patience::run_to_end;
 use crate::prove::runner::{finished, foreign, from_memory, judged, said};
+use crate::request::Patience;
 use crate::system::root;
-use crate::target::signature::{Signature, signature};
 
 /// Programs that a small system has, the likeliest first, and arguments with which each ends at once.
 const PROGRAMS: [(&str, &[&str]); 5] = [

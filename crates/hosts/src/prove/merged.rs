@@ -13,12 +13,13 @@ use tempfile::TempPath;
 use transplant::Executable;
 
 use crate::error::{Error, IoContext};
-use crate::prove::patience::{End, Patience, run_to_end};
+use crate::file::names::folder_of;
+use crate::file::temporaries::temporary;
+use crate::prove::patience::{End, run_to_end};
 use crate::prove::runner::{copy, foreign, from_memory, judged};
-use crate::record::names::folder_of;
+use crate::request::Patience;
 use crate::system::EMULATED_ROOT;
 use crate::system::root::resolve;
-use crate::transaction::temporaries::temporary;
 
 /// Has a copy of the program load a library that tests the malloc family as libraries see it: threads, fork while
 /// threads allocate, and that each function is the donor's. The constructors of its libraries run; nothing of the

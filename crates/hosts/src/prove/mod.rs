@@ -8,10 +8,14 @@
 //! | `merged` | how a merged dynamic program is run |
 //! | `runner` | from memory or by an emulator; how a test ended |
 //! | `patience` | how long that may take |
+//! | `prepared` | one host from its bytes to a graft that is ready to be placed |
+//! | `moved` | a program that takes its donor from memory |
 
 mod loader;
 mod merged;
+mod moved;
 pub(crate) mod patience;
+pub(crate) mod prepared;
 pub(crate) mod proven;
 pub(crate) mod runner;
 pub(crate) mod self_test;
@@ -22,10 +26,10 @@ use format::Linked;
 use inspector::verify::Verified;
 
 use crate::error::Error;
+use crate::host::Operation;
+use crate::host::executable::parsed;
 use crate::host::needed::Destination;
-use crate::host::{Operation, needed};
 use crate::prove::proven::Proven;
-use crate::prove::runner::executable;
 use crate::request::Request;
 
 /// The outcome of running a graft.
@@ -53,8 +57,8 @@ pub(crate) fn prove(
 ) -> Result<(Proven, TestRun), Error> {
     let mut trial = TestRun::default();
     if let Operation::Executable(_) = operation {
-        let graft = executable(path, verified.bytes())?;
-        let moved = needed::moved(path, Destination::of(path, request), &graft)?;
+        let graft = parsed(path, verified.bytes())?;
+        let moved = moved::moved(path, Destination::of(path, request), &graft)?;
         let runnable = moved.as_ref().map(|moved| moved.read(path)).transpose()?;
         let program = runnable.as_ref().unwrap_or(&graft);
         let root = request.root.as_deref();

@@ -9,16 +9,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
-/// The processor time that a test may take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Patience(pub Duration);
-
-impl Default for Patience {
-    /// A minute: a test takes milliseconds, and under an emulator seconds.
-    fn default() -> Patience {
-        Patience(Duration::from_secs(60))
-    }
-}
+use crate::request::Patience;
 
 /// The time after which a test in which nothing happens hangs.
 const ASLEEP: Duration = Duration::from_secs(60);

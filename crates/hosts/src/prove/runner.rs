@@ -53,14 +53,6 @@ pub(crate) fn finished(host: &Path, end: End, what: &str) -> Result<Output, Erro
     }
 }
 
-/// Reads an executable, which is spoken of as `host`.
-///
-/// # Errors
-/// It cannot be read.
-pub(crate) fn executable<'b>(host: &Path, bytes: &'b [u8]) -> Result<Executable<'b>, Error> {
-    Executable::read(bytes).map_err(|refusal| Error::Executable { path: host.to_owned(), refusal })
-}
-
 /// A program in memory, which the kernel executes from there.
 pub(crate) struct InMemory(File);
 

@@ -12,14 +12,16 @@ use format::{Arch, Linked};
 use transplant::{Executable, Refusal};
 
 use crate::error::{Error, IoContext};
-use crate::host::needed;
+use crate::file::names::folder_of;
+use crate::file::temporaries::temporary;
+use crate::host::executable::parsed;
 use crate::host::needed::Destination;
-use crate::prove::patience::{Patience, run_to_end, spawn};
-use crate::prove::runner::{copy, executable, foreign, from_memory, judged};
+use crate::prove::moved::moved;
+use crate::prove::patience::{run_to_end, spawn};
+use crate::prove::runner::{copy, foreign, from_memory, judged};
 use crate::prove::{loader, merged};
-use crate::record::names::folder_of;
+use crate::request::Patience;
 use crate::system::EMULATED_ROOT;
-use crate::transaction::temporaries::temporary;
 
 /// Runs the graft's self-test, in a copy that differs in the one byte that asks for it: the kernel loads the copy, the
 /// donor's start routine relocates itself, and instead of the program the malloc family is called through the program's
@@ -31,8 +33,8 @@ use crate::transaction::temporaries::temporary;
 /// A test that failed, a file that has no self-test of this format, what the system does not let be tried, and a
 /// program for another architecture that neither the kernel nor an emulator runs ([`Error::Untested`]).
 pub fn self_test(host: &Path, root: Option<&Path>, graft: &[u8], patience: Patience) -> Result<String, Error> {
-    let graft = executable(host, graft)?;
-    let moved = needed::moved(host, Destination::in_place(host, root), &graft)?;
+    let graft = parsed(host, graft)?;
+    let moved = moved(host, Destination::in_place(host, root), &graft)?;
     match &moved {
         Some(moved) => run(host, root, &moved.read(host)?, patience),
         None => run(host, root, &graft, patience),

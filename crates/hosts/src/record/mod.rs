@@ -2,24 +2,23 @@
 //!
 //! | module | what lives there |
 //! | --- | --- |
-//! | `names` | the names of the files beside a host |
 //! | `sidecar` | what has these names, and whether it is ours |
 
-pub(crate) mod names;
 pub(crate) mod sidecar;
 
 use std::fs::{File, Permissions};
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use tempfile::TempPath;
 
 use crate::error::{Error, IoContext};
-use crate::record::names::record_path;
-use crate::transaction::attributes::{self, Attributes};
-use crate::transaction::temporaries::new_file;
+use crate::file::attributes::{self, Attributes};
+use crate::file::host_file::real_file;
+use crate::file::names::{backup_path, record_path};
+use crate::file::temporaries::new_file;
 
 /// A record has less than a thousand bytes.
 const MOST_RECORD: u64 = 1 << 20;
@@ -98,6 +97,20 @@ impl Record {
         file.as_file().set_permissions(Permissions::from_mode(mode)).context(host, "write")?;
         file.as_file().sync_all().context(host, "write")?;
         Ok(file.into_temp_path())
+    }
+}
+
+/// The backup beside a graft, for comparing the two: `None` if `libc` has none; an error if the backup is not the stock
+/// file that the record names.
+pub fn stock_of(libc: &Path) -> Result<Option<PathBuf>, Error> {
+    let host = real_file(libc)?;
+    let Some(record) = Record::read(&host)? else { return Ok(None) };
+    let backup = backup_path(&host);
+    let Some(found) = sidecar::sha256(&backup)? else { return Ok(None) };
+    if found == record.stock_sha256 {
+        Ok(Some(backup))
+    } else {
+        Err(Error::BackupChanged { backup, found, expected: record.stock_sha256 })
     }
 }
 

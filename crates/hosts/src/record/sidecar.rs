@@ -8,9 +8,9 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 
 use crate::digest;
 use crate::error::{Error, IoContext};
+use crate::file::names::{backup_path, record_path};
+use crate::file::signature::kind_of;
 use crate::record::Record;
-use crate::record::names::{backup_path, record_path};
-use crate::target::signature::kind_of;
 
 /// Opens a backup or a record; `None` if there is none.
 ///

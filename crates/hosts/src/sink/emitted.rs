@@ -5,9 +5,9 @@ use std::path::Path;
 use inspector::verify::Verified;
 
 use crate::error::Error;
+use crate::file::lock::FolderLocks;
 use crate::prove::proven::Proven;
 use crate::sink::out;
-use crate::transaction::lock::FolderLocks;
 use crate::transaction::pending::Pending;
 use crate::transaction::place::{remove_leftovers, write_file};
 use crate::watch::Watch;

@@ -10,20 +10,20 @@ use crate::digest;
 use crate::error::rollback::Purpose;
 use crate::error::skipped::Skipped;
 use crate::error::{Error, IoContext};
+use crate::file::attributes::{self, Lost};
+use crate::file::host_file::read;
+use crate::file::lock::FolderLocks;
+use crate::file::names::{folder_of, host_of_sidecar};
+use crate::file::temporaries::{TemporaryFolder, is_temporary, temporary};
 use crate::host::planner::Planner;
-use crate::host::prepared::ReadyGraft;
 use crate::outcome::Grafts;
-use crate::record::names::{folder_of, host_of_sidecar};
+use crate::prove::prepared::ReadyGraft;
 use crate::sink::out;
 use crate::source::Hosts;
 use crate::swift::bundle;
-use crate::target::file::read;
-use crate::transaction::attributes::{self, Lost};
-use crate::transaction::lock::FolderLocks;
 use crate::transaction::pending::Pending;
 use crate::transaction::place::remove_leftovers;
 use crate::transaction::staged::{Staged, StagedFolder};
-use crate::transaction::temporaries::{TemporaryFolder, is_temporary, temporary};
 use crate::transaction::{Transaction, sync_folder};
 
 /// Copies the folder to `out`, which must not exist or be empty, with every host grafted.

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, IoContext, is_missing};
-use crate::record::names::{folder_of, host_of_sidecar};
+use crate::file::names::{folder_of, host_of_sidecar};
 
 fn refuse(out: &Path, reason: &'static str, help: &'static str) -> Error {
     Error::Out { out: out.to_owned(), reason, help }

@@ -3,18 +3,20 @@
 //! | module | what lives there |
 //! | --- | --- |
 //! | `walk` | the `libc.a`s and the grafts under a folder |
+//! | `contents` | a look into a packed bundle, for checks of what is inside |
 
+pub(crate) mod contents;
 pub(crate) mod walk;
 
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
 use crate::error::skipped::Skipped;
+use crate::file::host_file::HostFile;
+use crate::file::signature::signature;
 use crate::host::planner::Planner;
-use crate::host::prepared::{self, Prepared};
+use crate::prove::prepared::{self, Prepared};
 use crate::source::walk::walk;
-use crate::target::file::HostFile;
-use crate::target::signature::signature;
 
 /// Files to graft.
 pub(crate) enum Hosts {

@@ -7,9 +7,9 @@ use std::{fs, io};
 
 use crate::error::skipped::Skipped;
 use crate::error::{Error, IoContext};
-use crate::record::names::host_of_sidecar;
+use crate::file::names::host_of_sidecar;
+use crate::file::temporaries::is_temporary;
 use crate::system::root::resolve;
-use crate::transaction::temporaries::is_temporary;
 
 /// The contents of a folder, sorted by path. Paths start with the folder as it was given.
 #[derive(Debug, Default)]

@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use super::file::read;
-use super::signature::{Signature, signature};
 use crate::error::Error;
+use crate::file::host_file::read;
+use crate::file::signature::{Signature, signature};
 use crate::host::Host;
 use crate::host::archive::ArchiveHost;
 use crate::packed;

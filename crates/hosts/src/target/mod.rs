@@ -2,24 +2,22 @@
 //!
 //! | module | what lives there |
 //! | --- | --- |
-//! | `signature` | what a file is, by its first bytes |
-//! | `file` | a file that is read once |
 //! | `graft` | whether a file is a graft already |
+//! | `image` | whether a file or folder is a container image |
 
-pub(crate) mod file;
 pub(crate) mod graft;
-pub(crate) mod signature;
+pub(crate) mod image;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, IoContext};
-use crate::image::kind::is_image;
-use crate::packed::format::{Format, holds_tar};
-use crate::record::names::{host_of_sidecar, is_backup, record_path};
-use crate::target::file::HostFile;
+use crate::file::bundle::{Format, holds_tar};
+use crate::file::host_file::{HostFile, real_file};
+use crate::file::names::{host_of_sidecar, is_backup, record_path};
+use crate::file::signature::{Signature, kind_of};
 use crate::target::graft::is_graft;
-use crate::target::signature::{Signature, kind_of};
+use crate::target::image::is_image;
 
 /// A target that was recognised.
 #[derive(Debug)]
@@ -109,14 +107,6 @@ pub(crate) fn recognise(path: &Path) -> Result<Kind, Error> {
         Signature::Unsupported { kind, reason, help } => Err(Error::Unsupported { path: real, kind, reason, help }),
         Signature::Unknown(_) if is_image(&real)? => Ok(Kind::Image(real)),
         Signature::Unknown(found) => Err(Error::Unrecognised { path: real, found: found.to_owned() }),
-    }
-}
-
-/// The file that `path` leads to; `path` itself, as it was typed, unless its last part is a symbolic link.
-pub(crate) fn real_file(path: &Path) -> Result<PathBuf, Error> {
-    match fs::symlink_metadata(path).context(path, "read")?.is_symlink() {
-        true => path.canonicalize().context(path, "read"),
-        false => Ok(path.to_owned()),
     }
 }
 

@@ -5,18 +5,10 @@
 //! | `staged` | files that are ready to take a name |
 //! | `place` | the order in which backup, record and host are written, and what a killed run leaves |
 //! | `pending` | what was done, until it has been reported |
-//! | `lock` | one allograft at a time in a folder |
-//! | `temporaries` | the temporary files of this process |
-//! | `links` | hard links and exchanged names |
-//! | `attributes` | mode, owner and the like of a file |
 
-pub(crate) mod attributes;
-pub(crate) mod links;
-pub(crate) mod lock;
 pub(crate) mod pending;
 pub(crate) mod place;
 pub(crate) mod staged;
-pub(crate) mod temporaries;
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -27,9 +19,10 @@ use tempfile::TempPath;
 
 use crate::error::rollback::{Purpose, RollbackFailure, UnrestoredHost};
 use crate::error::{Error, IoContext, is_missing};
-use crate::record::names::folder_of;
+use crate::file::links;
+use crate::file::names::folder_of;
+use crate::file::temporaries::{TemporaryFolder, remove_folder, temporary};
 use crate::transaction::staged::{Staged, StagedFolder};
-use crate::transaction::temporaries::{TemporaryFolder, remove_folder, temporary};
 
 /// Renames made so far. Dropped before `commit`, it takes them back as far as that can be done.
 pub(crate) struct Transaction {
@@ -220,8 +213,8 @@ mod tests {
 
     use super::*;
     use crate::error::remedy::Remedy;
-    use crate::transaction::links::lacking;
-    use crate::transaction::temporaries::new_file;
+    use crate::file::links::lacking;
+    use crate::file::temporaries::new_file;
     use std::os::unix::fs::PermissionsExt;
 
     fn file(folder: &Path, name: &str, text: &str) -> PathBuf {

@@ -3,8 +3,8 @@
 use std::ops::Deref;
 
 use crate::error::rollback::RollbackFailure;
+use crate::file::lock::FolderLocks;
 use crate::transaction::Transaction;
-use crate::transaction::lock::FolderLocks;
 
 /// The result of an operation whose files are all in place, and what they replaced still there under temporary names.
 ///

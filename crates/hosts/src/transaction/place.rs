@@ -37,15 +37,15 @@ use std::path::Path;
 use crate::digest::sha256;
 use crate::error::rollback::Purpose;
 use crate::error::{Error, IoContext};
-use crate::host::prepared::ReadyGraft;
+use crate::file::attributes::Attributes;
+use crate::file::host_file::{HostFile, Identity};
+use crate::file::lock::FolderLocks;
+use crate::file::names::{backup_path, folder_of, is_backup, record_path};
+use crate::file::temporaries::{can_exchange, left_temporaries, remove_folder};
+use crate::prove::prepared::ReadyGraft;
 use crate::prove::proven::Proven;
-use crate::record::names::{backup_path, folder_of, is_backup, record_path};
 use crate::record::{Record, sidecar};
-use crate::target::file::{HostFile, Identity};
-use crate::transaction::attributes::Attributes;
-use crate::transaction::lock::FolderLocks;
 use crate::transaction::staged::Staged;
-use crate::transaction::temporaries::{can_exchange, left_temporaries, remove_folder};
 use crate::transaction::{Transaction, sync_folder};
 
 /// Where a run has got to; tests end the process at each.

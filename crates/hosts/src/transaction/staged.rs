@@ -9,11 +9,11 @@ use std::path::Path;
 use tempfile::TempPath;
 
 use crate::error::{Error, IoContext};
+use crate::file::attributes::{self, Lost};
+use crate::file::links;
+use crate::file::temporaries::{TemporaryFolder, new_file, temporary};
 use crate::prove::proven::Proven;
 use crate::record::Record;
-use crate::transaction::attributes::{self, Lost};
-use crate::transaction::links;
-use crate::transaction::temporaries::{TemporaryFolder, new_file, temporary};
 
 /// A file under a temporary name, beside the one that it will have.
 #[derive(Debug)]

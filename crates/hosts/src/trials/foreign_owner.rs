@@ -5,11 +5,11 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::file::links::lacking;
 use crate::graft::graft_observed;
 use crate::record::Record;
 use crate::request::Request;
 use crate::target::Target;
-use crate::transaction::links::lacking;
 use crate::undo::undo_observed;
 use crate::watch::Watch;
 

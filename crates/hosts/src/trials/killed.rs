@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use crate::error::remedy::Remedy;
+use crate::file::links::lacking;
 use crate::graft::graft_observed;
 use crate::outcome::{Action, Grafts};
 use crate::request::Request;
 use crate::target::Target;
-use crate::transaction::links::lacking;
 use crate::transaction::pending::Pending;
 use crate::transaction::place::{Observer, Stage};
 use crate::undo::{UndoneAction, undo_observed};

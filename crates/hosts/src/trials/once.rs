@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use fixtures::program::Build;
 use format::Arch;
 
+use crate::file::host_file::READ;
 use crate::graft::graft;
 use crate::request::Request;
-use crate::target::file::READ;
 use crate::trials::samples;
 
 const SOURCE: &str =

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use crate::error::{Error, IoContext};
-use crate::packed::format::Format;
+use crate::file::bundle::Format;
 
 /// The kind of a file that is not a regular file, for messages.
 pub(crate) fn kind_of(kind: fs::FileType) -> &'static str {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 
 use crate::error::{Error, IoContext};
-use crate::record::names::folder_of;
+use crate::file::names::folder_of;
 use crate::watch::{Locking, Watch};
 
 /// After this long, the user is told what is being waited for.

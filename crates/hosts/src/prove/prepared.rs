@@ -5,18 +5,18 @@ use std::path::{Path, PathBuf};
 
 use inspector::verify::Verified;
 
-use super::archive::ArchiveHost;
-use super::executable::ExecutableHost;
-use super::planner::Planner;
-use super::{Carried, Host, Operation};
 use crate::digest::sha256;
 use crate::error::Error;
+use crate::file::names::backup_path;
+use crate::file::signature::{Signature, signature_of};
+use crate::host::archive::ArchiveHost;
+use crate::host::executable::ExecutableHost;
+use crate::host::planner::Planner;
+use crate::host::{Carried, Host, Operation};
 use crate::outcome::Action;
 use crate::prove::proven::{Proven, ProvenDigest};
 use crate::prove::{TestRun, prove};
-use crate::record::names::backup_path;
 use crate::record::{Record, sidecar};
-use crate::target::signature::{Signature, signature_of};
 
 /// Recognises the file at `path`, which has these bytes.
 pub(crate) fn read<'b>(path: &'b Path, bytes: &'b [u8]) -> Result<Box<dyn Host + 'b>, Error> {

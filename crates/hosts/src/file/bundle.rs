@@ -9,7 +9,7 @@ use tar::Header;
 use crate::error::packed::PackedError;
 
 /// The size of a tar's blocks.
-pub(super) const BLOCK: usize = 512;
+pub(crate) const BLOCK: usize = 512;
 
 /// How a bundle is packed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub(crate) fn holds_tar(file: &mut File) -> bool {
 ///
 /// # Errors
 /// It does not have its checksum.
-pub(super) fn checked_header(block: &[u8; BLOCK], offset: u64) -> Result<&Header, PackedError> {
+pub(crate) fn checked_header(block: &[u8; BLOCK], offset: u64) -> Result<&Header, PackedError> {
     let header = Header::from_byte_slice(block);
     let field = 148..156;
     let sum = |(at, byte): (usize, &u8)| u32::from(if field.contains(&at) { b' ' } else { *byte });

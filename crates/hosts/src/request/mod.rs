@@ -1,14 +1,16 @@
 //! A request: the host, the donors and the destination.
 
+pub(crate) mod donor;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use donors::Donor;
 
 use crate::VERSION;
 use crate::error::Error;
-use crate::host::donor::tuned;
-use crate::prove::patience::Patience;
+use crate::request::donor::tuned;
 
 /// An allocator that may be grafted, and the options of it to bake in.
 #[derive(Debug, Clone)]
@@ -85,5 +87,16 @@ impl Request {
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// The processor time that a test may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience(pub Duration);
+
+impl Default for Patience {
+    /// A minute: a test takes milliseconds, and under an emulator seconds.
+    fn default() -> Patience {
+        Patience(Duration::from_secs(60))
     }
 }

@@ -14,8 +14,8 @@ use std::{fs, io};
 use tempfile::TempPath;
 
 use crate::error::{Error, IoContext};
-use crate::record::names::folder_of;
-use crate::transaction::links;
+use crate::file::links;
+use crate::file::names::folder_of;
 
 const TEMPORARY: &str = ".allograft-tmp-";
 const RANDOM: usize = 6;
@@ -120,7 +120,7 @@ impl TemporaryFolder {
         self.0.as_deref().unwrap_or(Path::new(""))
     }
 
-    pub(super) fn persist(mut self, name: &Path) -> io::Result<()> {
+    pub(crate) fn persist(mut self, name: &Path) -> io::Result<()> {
         fs::rename(self.path(), name)?;
         if let Some(path) = self.0.take() {
             // Nothing is left to delete under this name.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use crate::error::{Error, IoContext};
-use crate::target::signature::{Signature, signature_of};
+use crate::file::signature::{Signature, signature_of};
 
 /// How many bytes show what a file is.
 const START: u64 = 512;
@@ -137,6 +137,14 @@ impl HostFile {
 /// Reads the whole file.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Error> {
     fs::read(path).context(path, "read")
+}
+
+/// The file that `path` leads to; `path` itself, as it was typed, unless its last part is a symbolic link.
+pub(crate) fn real_file(path: &Path) -> Result<PathBuf, Error> {
+    match fs::symlink_metadata(path).context(path, "read")?.is_symlink() {
+        true => path.canonicalize().context(path, "read"),
+        false => Ok(path.to_owned()),
+    }
 }
 
 #[cfg(test)]

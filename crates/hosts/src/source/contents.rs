@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::carried::{is_graft, libcs, scan};
-use super::entry::is_libc;
-use super::format::Format;
-use super::inside;
 use crate::error::packed::PackedError;
 use crate::error::{Error, IoContext};
+use crate::file::bundle::Format;
+use crate::packed::carried::{is_graft, libcs, scan};
+use crate::packed::entry::is_libc;
+use crate::packed::inside;
+use crate::record::stock_of;
 use crate::target::{Kind, recognise};
-use crate::undo;
 
 /// The start files that lie beside a `libc.a`.
 const START: [&[u8]; 5] = [b"crt1.o", b"rcrt1.o", b"Scrt1.o", b"crti.o", b"crtn.o"];
@@ -60,7 +60,7 @@ pub fn unpack_grafts(target: &Path, into: &Path) -> Result<Option<Vec<FoundGraft
     let Some(grafts) = unpack(&bundle, format, &into.join("graft"), is_graft)? else {
         return Err(Error::NoHost { folder: bundle });
     };
-    let stock = match undo::stock_of(&bundle)? {
+    let stock = match stock_of(&bundle)? {
         Some(stock) => unpack(&stock, format, &into.join("stock"), |_, name, _| Ok(grafts.contains_key(name)))?,
         None => None,
     };
