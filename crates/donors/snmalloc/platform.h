@@ -216,6 +216,10 @@ class PALGraft
 	 * small program. The others follow one another from far below, where nothing else comes between them: so large blocks
 	 * find room in one piece. That place is as random as the first one. */
 	static inline stl::Atomic<uintptr_t> next_place{0};
+	/* The end of all that was mapped where it was asked for, and whether the kernel's last choice was beyond the page map.
+	 * Both are used with upstream's lock held. */
+	static inline uintptr_t places_end;
+	static inline bool was_beyond;
 
 	/* Maps the pieces of the page map that stand for blocks. A map at a random place has its pieces when upstream asks. */
 	static bool cover(const void *blocks, size_t size)
@@ -240,9 +244,9 @@ class PALGraft
 				return nullptr;
 			guarded_blocks = true;
 		}
-		/* An emulator may choose a place that no kernel would, beyond the page map. */
-		if ((reinterpret_cast<uintptr_t>(blocks) + size) / MIN_CHUNK_SIZE * ENTRY > page_map_end - page_map_start ||
-		    !cover(blocks, size)) {
+		uintptr_t end = reinterpret_cast<uintptr_t>(blocks) + size;
+		was_beyond = end / MIN_CHUNK_SIZE * ENTRY > page_map_end - page_map_start;
+		if (was_beyond || !cover(blocks, size)) {
 			graft_apart_munmap(blocks, size);
 			return nullptr;
 		}
@@ -252,12 +256,21 @@ class PALGraft
 	static void *map_blocks(size_t size)
 	{
 		uintptr_t place = next_place.load(stl::memory_order_relaxed);
+		was_beyond = false;
 		void *blocks = map_blocks_near(place, size);
 		if (!blocks && place)
 			blocks = map_blocks_near(0, size);
+		/* Where the place is taken, an emulator (QEMU 7.2) may choose one that no kernel would, far above the
+		 * program's stack. Behind all blocks is room for more. */
+		if (!blocks && was_beyond) {
+			place = round_up(places_end ? places_end : page_map_end);
+			blocks = map_blocks_near(place, size);
+		}
 		if (!blocks)
 			return nullptr;
 		uintptr_t start = reinterpret_cast<uintptr_t>(blocks);
+		if (start == place)
+			places_end = bits::max(places_end, start + size);
 		Addresses &part = small_pages[place != 0];
 		if (!mitigations(metadata_protection))
 			next_place.store(place ? round_up(start + size) : bits::align_down(start - start / 32, HUGE_PAGE),
