@@ -304,7 +304,7 @@ fn programs_of_go_with_c() {
 }
 
 /// Released programs, as they come from the registries. A program whose C code uses musl's malloc is grafted, with a
-/// note if another allocator serves its language's own blocks. All others are refused, Go's by name.
+/// note if another allocator serves its language's own blocks. All others are refused, Go's and libraries by name.
 #[test]
 #[ignore = "corpus: takes released programs, 280 MB"]
 fn released_programs() {
@@ -324,6 +324,7 @@ fn released_programs() {
                 let named = ["a Go program", "what serves malloc is go"].iter().any(|named| ran.err.contains(named));
                 assert!(named, "{}: {}", released.name, ran.err);
             }
+            (_, None, _) => drop(ran.exits(3).says(&["it is a library", "help: graft the programs that load it"])),
             // A dynamic program is merged, unless it shows another allocator.
             _ if ran.code == 0 => assert!(ran.out.contains("merged"), "{}", released.name),
             _ => drop(ran.exits(3).says(&["is dynamic", "help: "])),
