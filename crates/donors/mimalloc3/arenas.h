@@ -22,18 +22,27 @@ bool upstream_arena_reserve(mi_subproc_t *, size_t, bool, mi_arena_id_t *);
 #ifdef DONOR_FIRST_ARENA
 #undef mi_bbitmap_unsafe_setN
 
-static void donor_reserve_first(void)
+static bool donor_map_first(mi_subproc_t *subproc, mi_arena_id_t *id)
 {
 	mi_memid_t memid;
 	bool commit = _mi_os_has_overcommit();
-	mi_subproc_t *subproc = _mi_subproc_main();
 	void *start = _mi_os_alloc_aligned(subproc, DONOR_FIRST_ARENA, MI_ARENA_ALIGNMENT, commit, false, &memid);
 	if (!start)
-		return;
+		return false;
 	donor_mapped_slices = DONOR_FIRST_ARENA / MI_ARENA_SLICE_SIZE;
-	if (!mi_manage_os_memory_ex2(subproc, start, MI_ARENA_MIN_SIZE, -1, false, memid, NULL, NULL, NULL))
-		_mi_os_free(subproc, start, DONOR_FIRST_ARENA, memid);
+	bool added = mi_manage_os_memory_ex2(subproc, start, MI_ARENA_MIN_SIZE, -1, false, memid, NULL, NULL, id);
 	donor_mapped_slices = 0;
+	if (!added)
+		_mi_os_free(subproc, start, DONOR_FIRST_ARENA, memid);
+	return added;
+}
+
+/* Programs may allocate before the donor's constructor: then the first arena is there already. */
+static void donor_reserve_first(void)
+{
+	mi_subproc_t *subproc = _mi_subproc_main();
+	if (mi_arenas_get_count(subproc) == 0)
+		donor_map_first(subproc, NULL);
 }
 #endif
 
@@ -47,7 +56,15 @@ static __attribute__((noinline)) bool donor_reserve(mi_subproc_t *subproc, size_
 	    _mi_os_large_page_size() > MI_UNIX_MAX_THP_PAGE_SIZE)
 		return false;
 	size <<= count / 8;
-	needed = mi_align_up(needed + MI_ARENA_MAX_CHUNK_OBJ_SIZE, MI_ARENA_MAX_CHUNK_OBJ_SIZE);
+#ifdef DONOR_FIRST_ARENA
+	/* A program's first thread may take the second arena, all of which a kernel that promises memory strictly counts. So
+	 * it is one chunk, of which the arena's description takes less than a MiB. */
+	bool fits = count == 1 && needed <= MI_ARENA_MIN_SIZE / 2;
+#else
+	bool fits = false;
+#endif
+	if (!fits)
+		needed = mi_align_up(needed + MI_ARENA_MAX_CHUNK_OBJ_SIZE, MI_ARENA_MAX_CHUNK_OBJ_SIZE);
 	size = mi_align_up(size < needed ? needed : size, MI_ARENA_MIN_SIZE);
 	void *hint = _mi_os_get_aligned_hint(MI_ARENA_ALIGNMENT, size);
 	if (!hint || size > MI_ARENA_MAX_SIZE)
@@ -71,6 +88,10 @@ static __attribute__((noinline)) bool donor_reserve(mi_subproc_t *subproc, size_
 bool _mi_arena_reserve(mi_subproc_t *subproc, size_t needed, bool allow_large, mi_arena_id_t *id)
 {
 	bool plain = !(allow_large && mi_option_is_enabled(mi_option_allow_large_os_pages));
+#ifdef DONOR_FIRST_ARENA
+	if (plain && mi_arenas_get_count(subproc) == 0 && needed <= DONOR_FIRST_ARENA / 2 && donor_map_first(subproc, id))
+		return true;
+#endif
 	if (plain && donor_reserve(subproc, needed, allow_large, id))
 		return true;
 	return upstream_arena_reserve(subproc, needed, allow_large, id);

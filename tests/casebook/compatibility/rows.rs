@@ -199,10 +199,7 @@ static REASONS: &[Reason] = &[
     },
     Reason {
         text: "They map memory in pieces of 32 MiB, which is writable at once, and a first thread takes another.",
-        cells: &[
-            (&[ACCOUNTED], &[Form::Archive], &["mimalloc-secure", "mimalloc3"]),
-            (&[ACCOUNTED], &[Form::Executable, Form::Merged], &["mimalloc-secure"]),
-        ],
+        cells: &[(&[ACCOUNTED], &[Form::Archive, Form::Executable, Form::Merged], &["mimalloc-secure"])],
     },
     Reason {
         text: "They are built against attacks, and ask for random numbers in each thread (`getrandom`).",
