@@ -1,18 +1,22 @@
 //! The matrix of environments, donors and kinds of host, from the cells that the tests of the room `compatibility`
-//! saved.
+//! saved; and what calls with arguments at the edge answer (`edges`).
 
 use std::collections::BTreeMap;
 use std::fs;
 
 use anyhow::{Context as _, Result, bail};
 
+use crate::edges;
+
 /// The tests that save the cells.
 const HELP: &str = "help: `cargo xtask test-slow casebook compatibility` makes them";
 
 /// `cargo xtask compatibility`.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
-    if !arguments.is_empty() {
-        bail!("`compatibility` takes no argument");
+    match arguments {
+        [] => {}
+        [only] if only == "--write" => return edges::write(),
+        _ => bail!("`compatibility` takes --write only"),
     }
     let folder = fixtures::compatibility_results();
     let entries = fs::read_dir(&folder).with_context(|| format!("there are no results\n{HELP}"))?;
@@ -20,7 +24,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     for entry in entries {
         texts.push(fs::read_to_string(entry?.path())?);
     }
-    print!("{}", table(&texts).context("a file of results is damaged")?);
+    print!("{}\n{}", table(&texts).context("a file of results is damaged")?, edges::current()?);
     Ok(())
 }
 

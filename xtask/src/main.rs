@@ -4,6 +4,7 @@ mod budget;
 mod compatibility;
 mod conformance;
 mod demo;
+mod edges;
 mod installed;
 mod part;
 mod policy;
@@ -53,8 +54,8 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "compatibility",
-        arguments: "",
-        help: "the matrix of environments, donors and kinds of host, from the last tests of that name",
+        arguments: "[--write]",
+        help: "environments, donors and kinds of host; answers at the edge, which --write puts into the docs",
         run: compatibility::run,
     },
     Task {

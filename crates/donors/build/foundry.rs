@@ -197,7 +197,7 @@ impl Foundry {
         fs::create_dir_all(&scratch).map_err(|source| FoundryError::File { path: scratch.clone(), source })?;
         let headers = headers(recipe, &source, &scratch)?;
         let (exports, library) = (scratch.join("exports"), self.library_path(recipe, arch));
-        let public: Vec<&str> = format::family::donated().filter(|name| !name.starts_with('_')).collect();
+        let public: Vec<&str> = format::family::exported().collect();
         let text = format!("{{ global: {}; local: *; }};\n", public.join("; "));
         fs::write(&exports, text).map_err(|source| FoundryError::File { path: exports.clone(), source })?;
         let mut line: Vec<OsString> = ["ld.lld", "-shared", "--gc-sections", "--strip-all", "--hash-style=both"]

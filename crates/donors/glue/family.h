@@ -342,6 +342,7 @@ GRAFT_HIDDEN void __malloc_atfork(int who)
 }
 
 #ifdef GRAFT_SHARED
+#include "glibc_figures.h"
 #include "shared.h"
 #endif
 

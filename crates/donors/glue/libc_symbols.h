@@ -10,7 +10,8 @@
  * (glibc elf/dl-lookup.c, `do_lookup_x`, and sysdeps/generic/ldsodefs.h, `SYMBOL_ADDRESS`; musl ldso/dynlink.c,
  * `find_sym2`). What was bound before stays as it is; it was bound in the process's order. `__libc_malloc` and the like
  * keep libc's addresses: who calls them gives the blocks to `__libc_free`, and may be bound already. So do names that
- * handle no blocks (`mallopt`): each page of the table that is written takes memory and time in every process. */
+ * handle no blocks (`mallopt`, `mallinfo`): each page of the table that is written takes memory and time in every process.
+ * `malloc_trim` is led: Python programs call it by libc's handle, to give memory back. */
 #ifndef GRAFT_LIBC_SYMBOLS_H
 #define GRAFT_LIBC_SYMBOLS_H
 
@@ -24,7 +25,7 @@ extern __typeof(dl_iterate_phdr) dl_iterate_phdr __attribute__((weak));
 
 #define GRAFT_LED(X)                                                                                             \
 	X(malloc) X(calloc) X(realloc) X(free) X(aligned_alloc) X(memalign) X(posix_memalign) X(valloc) X(pvalloc)    \
-	X(reallocarray) X(malloc_usable_size)
+	X(reallocarray) X(malloc_usable_size) X(malloc_trim)
 
 #define GRAFT_LED_NAME(name) {#name, (uintptr_t)name},
 static const struct {

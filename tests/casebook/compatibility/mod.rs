@@ -2,6 +2,7 @@
 //! same, or the page names the difference. A program with many habits is tried as stock and with every donor, as each
 //! kind of host. The default tier tries a default donor, without the tools that take seconds.
 
+mod edges;
 mod rows;
 
 use std::fmt;
@@ -25,6 +26,9 @@ use rows::{ROWS, Row};
 /// The lines around the table in the page.
 const BEGIN: &str = "<!-- table: written by the test -->\n";
 const END: &str = "<!-- end of the table -->\n";
+
+/// The program that is tried.
+const HABITS: &str = "habits.c";
 
 /// The longest time of a run in seconds.
 const LIMIT: &str = "300";
@@ -65,15 +69,15 @@ impl Form {
         }
     }
 
-    /// Returns the program with the habits: with that donor, or as stock.
-    fn program(self, bench: &Bench, donor: Option<&'static Donor>) -> PathBuf {
-        let name = format!("habits {self:?} {}", donor.map_or("stock", |donor| donor.name));
+    /// Returns the program of that source: with that donor, or as stock.
+    fn program(self, bench: &Bench, file: &str, donor: Option<&'static Donor>) -> PathBuf {
+        let name = format!("{file} {self:?} {}", donor.map_or("stock", |donor| donor.name));
         match (self, donor) {
-            (Form::Archive | Form::Executable, None) => link_static(bench, Donors::STOCK, &name),
+            (Form::Archive | Form::Executable, None) => link_static(bench, file, Donors::STOCK, &name),
             (Form::Archive, Some(donor)) => {
-                link_static(bench, Donors { malloc: Some(donor.name), strings: false }, &name)
+                link_static(bench, file, Donors { malloc: Some(donor.name), strings: false }, &name)
             }
-            (Form::Executable, Some(donor)) => graft(bench, &self.program(bench, None), donor, &name),
+            (Form::Executable, Some(donor)) => graft(bench, &self.program(bench, file, None), donor, &name),
             (Form::Loader, donor) => {
                 let loader = donor.map_or_else(
                     || fixtures::musl_loader(Arch::X86_64),
@@ -81,14 +85,14 @@ impl Form {
                         graft(bench, &fixtures::musl_loader(Arch::X86_64), donor, &format!("loader {}", donor.name))
                     },
                 );
-                link_for(bench, &loader, &name)
+                link_for(bench, file, &loader, &name)
             }
             (Form::Merged, None) => bench.made(&name, |out| {
                 let mut compiler = fixtures::program::glibc_cc(Arch::X86_64);
-                compiler.args(["-O1", "-w", "-fno-builtin", "-pthread", "-DDYNAMIC"]).arg(source("habits.c"));
+                compiler.args(["-O1", "-w", "-fno-builtin", "-pthread", "-DDYNAMIC"]).arg(source(file));
                 run(compiler.arg("-o").arg(out))
             }),
-            (Form::Merged, Some(donor)) => graft(bench, &self.program(bench, None), donor, &name),
+            (Form::Merged, Some(donor)) => graft(bench, &self.program(bench, file, None), donor, &name),
         }
     }
 
@@ -130,20 +134,20 @@ fn run(command: &mut Command) -> Result<(), String> {
     output.status.success().then_some(()).ok_or_else(|| format!("{command:?}: {said}"))
 }
 
-fn object(bench: &Bench, further: &[&str]) -> PathBuf {
+fn object(bench: &Bench, file: &str, further: &[&str]) -> PathBuf {
     let arguments = ["-O1", "-w", "-fPIE", "-fno-builtin", "-fno-stack-protector", "-fno-sanitize=all"];
     let arguments: Vec<_> = arguments.iter().chain(further).map(Into::into).collect();
-    bench.object(Arch::X86_64, &source("habits.c"), &arguments)
+    bench.object(Arch::X86_64, &source(file), &arguments)
 }
 
-fn link_static(bench: &Bench, donors: Donors, name: &str) -> PathBuf {
+fn link_static(bench: &Bench, file: &str, donors: Donors, name: &str) -> PathBuf {
     let way = Way { host: Host::Debian(Arch::X86_64), linker: Linker::Lld, mode: Mode::StaticPie };
-    let (object, libc) = (object(bench, &[]), bench.libc(way.host, donors, &[]));
+    let (object, libc) = (object(bench, file, &[]), bench.libc(way.host, donors, &[]));
     bench.made(name, |out| way.link(bench, &libc, &[object], &[], out))
 }
 
-fn link_for(bench: &Bench, loader: &Path, name: &str) -> PathBuf {
-    let (object, stock) = (object(bench, &["-DDYNAMIC"]), fixtures::musl_loader(Arch::X86_64));
+fn link_for(bench: &Bench, file: &str, loader: &Path, name: &str) -> PathBuf {
+    let (object, stock) = (object(bench, file, &["-DDYNAMIC"]), fixtures::musl_loader(Arch::X86_64));
     let library = stock.with_file_name("");
     let way = Dynamic { arch: Arch::X86_64, library: &library, loader, position_independent: true };
     bench.made(name, |out| run(&mut way.line(&[object], &[], out)))
@@ -181,7 +185,8 @@ fn works(outcome: &str) -> bool {
 
 /// Compares every row. What differs has to be named, and what is named has to differ.
 fn compare(bench: &Bench, form: Form, donor: &'static Donor, also_slow: bool) -> Result<(), String> {
-    let (stock, grafted) = (form.program(bench, None), form.program(bench, Some(donor)));
+    let program = |donor| form.program(bench, HABITS, donor);
+    let (stock, grafted) = (program(None), program(Some(donor)));
     let (mut faults, mut cells) = (Vec::new(), String::new());
     for row in ROWS.iter().filter(|row| row.forms.contains(&form) && (also_slow || !row.slow)) {
         let expected = outcome(bench, form, &stock, row);
@@ -223,6 +228,7 @@ fn the_page_has_the_table() -> Result<(), String> {
 pub(crate) fn trials(bench: &Arc<Bench>) -> Vec<Trial> {
     let page = Trial::test("compatibility/the_page_has_the_table", || the_page_has_the_table().map_err(Failed::from));
     let mut trials = vec![page];
+    trials.extend(edges::trials(bench));
     for form in Form::ALL {
         for donor in donors::all().iter().filter(|donor| form.supports(donor)) {
             for slow in [false, true] {

@@ -101,6 +101,7 @@ fn is_mark(comment: &str) -> bool {
         "/dynamic ",
         "loaders: ",
         "/loaders ",
+        "edges: ",
     ];
     marks.iter().any(|mark| comment.starts_with(mark))
 }

@@ -117,6 +117,9 @@ pub(crate) const PUBLIC: [&str; 11] = [
 /// The symbols that a graft may define for programs written for glibc: weak, of default visibility. Stock has none.
 pub(crate) const BESIDE_MUSL: [&str; 2] = ["malloc_trim", "mallopt"];
 
+/// glibc's functions that report on its heap: donors that are merged into dynamic programs define them.
+pub(crate) const REPORTS_OF_GLIBC: [&str; 4] = ["mallinfo", "mallinfo2", "malloc_info", "malloc_stats"];
+
 /// The symbols that a graft must define for libc's own blocks: strong, hidden.
 pub(crate) const INTERNAL: [&str; 4] = ["__libc_malloc", "__libc_calloc", "__libc_realloc", "__libc_free"];
 

@@ -121,7 +121,7 @@ pub(super) fn check(program: &Dynamic<'_>, arch: Arch) -> Result<(), Refusal> {
         let name = program.name(symbol);
         let is = |names: &[&str]| names.iter().any(|other| other.as_bytes() == name);
         let shown = || String::from_utf8_lossy(name).into_owned();
-        if symbol.is_defined() && (is(&family::PUBLIC) || is(&family::BESIDE_MUSL)) {
+        if symbol.is_defined() && family::exported().any(|own| own.as_bytes() == name) {
             return Err(Refusal::BringsAllocator { symbol: shown(), verb: "defines" });
         }
         let others = is(&OTHERS) || PREFIXES.iter().any(|prefix| name.starts_with(prefix));

@@ -57,7 +57,7 @@ enum Origin {
 /// Makes the tables. The donor's first byte will be at `base`; the program's thread-local storage begins `front` bytes
 /// later than before. A symbol of the donor's lies in the section `section`.
 pub(super) fn merged<'a>(program: &Dynamic<'a>, donor: &Dynamic<'a>, base: u64, front: u64, section: u16) -> Names {
-    let is_family = |name: &[u8]| family::PUBLIC.iter().chain(&family::BESIDE_MUSL).any(|own| own.as_bytes() == name);
+    let is_family = |name: &[u8]| family::exported().any(|own| own.as_bytes() == name);
     let mut entries: Vec<Entry<'a>> = Vec::new();
     // The stubs whose address stands for a function of the family in the whole process.
     let mut stubs: HashMap<&[u8], (usize, u64)> = HashMap::new();

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use super::file::{check_dynamic, section_of_headers};
 use super::image::{ELF_HEADER, cleared_table, differences};
-use super::{BESIDE_MUSL, Check, PUBLIC, parse};
+use super::{BESIDE_MUSL, Check, PUBLIC, REPORTS_OF_GLIBC, parse};
 use crate::bytes::printable;
 use crate::elf::{Elf, PF_X, PT_NOTE, PT_TLS};
 use crate::entry_points::loads;
@@ -144,7 +144,7 @@ pub(super) fn segments(elf: &Elf<'_>, start: u64) -> Check {
 
 /// Whether a merge defines that name: a function of malloc's family.
 fn is_family(name: &[u8]) -> bool {
-    PUBLIC.iter().chain(&BESIDE_MUSL).any(|own| own.as_bytes() == name)
+    PUBLIC.iter().chain(&BESIDE_MUSL).chain(&REPORTS_OF_GLIBC).any(|own| own.as_bytes() == name)
 }
 
 /// Checks that whoever looks up a function of the family finds the donor's, whatever version it asks for.
@@ -157,10 +157,10 @@ fn lookup(tables: &Tables<'_, '_>, merged: &Merged) -> Check {
     };
     let (relocations, machine) = (tables.relocations().unwrap_or_default(), Machine::of(tables.elf));
     let mut count = 0;
-    for name in PUBLIC.into_iter().chain(BESIDE_MUSL) {
+    for name in PUBLIC.into_iter().chain(BESIDE_MUSL).chain(REPORTS_OF_GLIBC) {
         let symbol = match tables.found(name.as_bytes()) {
             Ok(Some(symbol)) if symbol.section != 0 && symbol.version == 1 && symbol.info >> 4 != 0 => symbol,
-            Ok(None) if BESIDE_MUSL.contains(&name) => continue,
+            Ok(None) if !PUBLIC.contains(&name) => continue,
             Ok(_) => {
                 complaints.push(format!("`{name}` is not defined for every version"));
                 continue;
