@@ -2,12 +2,23 @@
 //! new parts.
 
 use crate::image::{
-    Image, PROGRAM_HEADER, SHF_ALLOC, SHF_TLS, SHT_NOBITS, SHT_SHLIB, SHT_SYMTAB, STT_TLS, SYMBOL, Section, u64_at,
+    Image, PROGRAM_HEADER, SHF_ALLOC, SHF_TLS, SHT_NOBITS, SHT_SHLIB, SHT_SYMTAB, STT_FUNC, STT_TLS, SYMBOL, Section,
+    u64_at,
 };
 use crate::thread_storage::ThreadStorage;
 
+const STB_GLOBAL: u8 = 1;
+
 /// The section of the program headers.
 const HEADERS: &str = ".allograft.headers";
+
+/// A function that is added to the symbol table, for debuggers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Function<'a> {
+    pub(crate) name: &'a [u8],
+    pub(crate) address: u64,
+    pub(crate) size: u64,
+}
 
 /// Section headers and their names, as they will be in the file.
 #[derive(Debug)]
@@ -90,6 +101,48 @@ impl SectionTable {
                 section.size = 0;
             }
         }
+    }
+
+    /// Adds functions of the section `code` to the program's symbol table, if it has one. Table and names are written
+    /// anew at the end of the file.
+    ///
+    /// gdb takes the names of a file from that table alone, unless there is none (gdb/elfread.c, `elf_symtab_read`).
+    pub(crate) fn add_functions(&mut self, file: &mut Vec<u8>, functions: &[Function<'_>], code: usize) {
+        let Some(table) = self.sections[..self.stock].iter().position(|section| section.kind == SHT_SYMTAB) else {
+            return;
+        };
+        let strings = self.sections[table].link as usize;
+        let content = |section: Option<&Section>| Some(file.get(section?.content()?)?.to_vec());
+        let symbols = content(self.sections.get(table));
+        // A file may have one section for the names of symbols and of sections.
+        let names = if strings == self.names { Some(Vec::new()) } else { content(self.sections.get(strings)) };
+        let (Some(mut symbols), Some(mut names)) = (symbols, names) else { return };
+        for function in functions {
+            let name = if strings == self.names {
+                self.name(function.name)
+            } else {
+                let at = names.len() as u32;
+                names.extend(function.name);
+                names.push(0);
+                at
+            };
+            symbols.extend(name.to_le_bytes());
+            symbols.extend([(STB_GLOBAL << 4) | STT_FUNC, 0]);
+            symbols.extend((code as u16).to_le_bytes());
+            symbols.extend(function.address.to_le_bytes());
+            symbols.extend(function.size.to_le_bytes());
+        }
+        self.rewrite(file, table, &symbols);
+        if strings != self.names {
+            self.rewrite(file, strings, &names);
+        }
+    }
+
+    /// Puts the new content of a section that is not loaded at the end of the file.
+    fn rewrite(&mut self, file: &mut Vec<u8>, index: usize, content: &[u8]) {
+        file.resize(file.len().next_multiple_of(8), 0);
+        (self.sections[index].offset, self.sections[index].size) = (file.len() as u64, content.len() as u64);
+        file.extend(content);
     }
 
     /// Appends names and headers to the file, and enters them in the ELF header.

@@ -86,6 +86,41 @@ fn eu_strip_keeps_every_kind_of_graft() {
     }
 }
 
+/// gdb takes the names of a file from its symbol table alone, if it has one. Programs for fixed addresses have stubs of
+/// the same names.
+#[test]
+fn a_debugger_finds_the_donor_by_name() {
+    for further in [&["-g"][..], &["-g", "-no-pie", "-fno-pie"]] {
+        let lab = Lab::new();
+        glibc(&lab, "stock", SOURCE, &[further, &["-lpthread"]].concat());
+        lab.run(["graft", "stock", "-o", "graft"]).exits(0);
+        for line in ["", "strip -g copy", "strip -s copy", "eu-strip -g copy", "llvm-strip -g copy"] {
+            copy(&lab, "graft");
+            if !line.is_empty() && run(&lab, line).is_none() {
+                continue;
+            }
+            let names = run(&lab, "nm copy").unwrap();
+            let names = String::from_utf8_lossy(&names.stdout);
+            let defines = |name: &str| names.lines().any(|line| line.ends_with(&format!(" T {name}")));
+            let keeps = line != "strip -s copy";
+            assert!([defines("malloc"), defines("free"), defines("main")] == [keeps; 3], "{line}: {names}");
+        }
+        copy(&lab, "graft");
+        // The loader's own malloc serves the loader, before `main`.
+        let mut gdb = Command::new("gdb");
+        gdb.args(["-nx", "-batch", "-ex", "break main", "-ex", "run", "-ex", "break malloc", "-ex", "continue"]);
+        gdb.args(["-ex", "info symbol $pc", "--args", "./copy", "one", "two"]);
+        match gdb.env("DEBUGINFOD_URLS", "").current_dir(lab.path("")).output() {
+            Ok(output) => {
+                let said = String::from_utf8_lossy(&output.stdout);
+                assert!(said.contains("in section .allograft.text"), "{further:?}: {output:?}");
+            }
+            Err(_) => eprintln!("left out: there is no gdb"),
+        }
+        is_whole(&lab, "with its symbol table");
+    }
+}
+
 /// The kernel starts the loader, and the loader reads its own program headers.
 #[test]
 fn eu_strip_keeps_a_grafted_loader() {

@@ -6,6 +6,7 @@ use super::dynamic::{
 use super::kinds::Kinds;
 use crate::blob::{BlobError, MOST_BLOB};
 use crate::image::{Image, PF_W, PF_X, PT_GNU_RELRO, PT_NOTE, PT_TLS, Segment};
+use crate::section_table::Function;
 use format::sealed;
 
 /// A donor's shared object. Addresses are its own.
@@ -34,6 +35,16 @@ pub(super) struct Donor<'a> {
 }
 
 impl<'a> Donor<'a> {
+    /// Returns the functions that it exports, if its first byte is at `base`.
+    pub(super) fn exported(&self, base: u64) -> impl Iterator<Item = Function<'a>> {
+        let defined = self.dynamic.symbols.iter().skip(1).filter(|symbol| symbol.is_defined());
+        defined.map(move |symbol| Function {
+            name: self.dynamic.name(symbol),
+            address: base + symbol.value,
+            size: symbol.size,
+        })
+    }
+
     pub(super) fn of(image: &'a Image<'a>, page: u64, kinds: Kinds) -> Result<Donor<'a>, BlobError> {
         let dynamic = Dynamic::of(image).map_err(|refusal| layout(refusal.to_string()))?;
         let without = [NEEDED, RELR, INIT, FINI, PREINIT_ARRAY];

@@ -35,6 +35,7 @@ use crate::image::{
 use crate::layout::PlanError;
 use crate::location::Location;
 use crate::refusal::Refusal;
+use crate::section_table;
 use crate::thread_storage::ThreadStorage;
 
 /// A block of bytes that grows, and begins at an address.
@@ -193,7 +194,8 @@ pub(super) fn assemble(
         all.push(part(sections::Kind::ThreadZeros, &(tls.end..tls.start + storage.size)));
         all.extend(placed.lists.iter().map(|range| part(sections::Kind::Lists, range)));
         all.push(part(sections::Kind::Dynamic, &dynamic));
-        sections::append(&mut file, image, &all, Some(&storage), &parts);
+        let functions: Vec<section_table::Function<'_>> = donor.exported(base).collect();
+        sections::append(&mut file, image, &all, Some(&storage), &parts, &functions);
     }
     Ok((file, names.defined))
 }

@@ -8,7 +8,7 @@ use crate::image::{
     Image, SHF_ALLOC, SHF_EXECINSTR, SHF_TLS, SHF_WRITE, SHT_DYNSYM, SHT_NOBITS, SHT_NOTE, SHT_PROGBITS, SHT_RELA,
     SYMBOL, Section,
 };
-use crate::section_table::SectionTable;
+use crate::section_table::{Function, SectionTable};
 use crate::thread_storage::ThreadStorage;
 
 use super::dynamic::RELOCATION;
@@ -97,13 +97,14 @@ pub(super) fn of_symbols(image: &Image<'_>) -> u16 {
 }
 
 /// Appends the program's section headers and those of the new parts, which `places` puts into the file. `storage` is
-/// that of both, if the program's moves.
+/// that of both, if the program's moves. A symbol table gets the donor's `functions`.
 pub(super) fn append(
     file: &mut Vec<u8>,
     image: &Image<'_>,
     parts: &[Part],
     storage: Option<&ThreadStorage>,
     places: &Parts,
+    functions: &[Function<'_>],
 ) {
     let mut table = SectionTable::of(image);
     // The program's names of dynamic symbols, and relocations: linked from the symbols, and to them.
@@ -165,5 +166,8 @@ pub(super) fn append(
     }
     let headers = usize::from(u16::from_le_bytes([file[56], file[57]]));
     table.add_program_headers(places.headers_at, places.offset(places.headers_at), headers);
+    if let Some(code) = number(|kind| kind == Kind::Code) {
+        table.add_functions(file, functions, code);
+    }
     table.write(file);
 }
