@@ -15,7 +15,7 @@ pub struct Watch<'a> {
 /// The state of the lock on a folder, in which only one allograft should work at a time.
 #[derive(Debug, Clone, Copy)]
 pub enum Locking<'a> {
-    /// ForeignAllocator one works there, for more than a second already; it is waited for.
+    /// Another allograft has held the lock for more than a second; this one is waiting.
     Waiting(&'a Path),
     /// The folder cannot be locked, for this reason; the work goes on.
     Unlocked(&'a Path, &'a io::Error),

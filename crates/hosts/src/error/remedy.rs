@@ -29,7 +29,7 @@ pub enum Remedy {
     WithoutNeeded,
     /// Have the program load a file by its path that nobody else can exchange, or merge the donor into it.
     NeedTrusted,
-    /// It is a fault of this program's: report it. ForeignAllocator donor may fit.
+    /// A bug in allograft: ask for a report. Another donor may work.
     Report,
     /// Let the self-test take longer.
     WaitLonger,

@@ -65,7 +65,7 @@ pub(crate) fn libc() -> Vec<u8> {
     LIBC.get_or_init(|| cut(b"qsort")).clone()
 }
 
-/// ForeignAllocator one.
+/// Another one.
 pub(crate) fn libc_of_another_release() -> Vec<u8> {
     static LIBC: OnceLock<Vec<u8>> = OnceLock::new();
     LIBC.get_or_init(|| cut(b"bsearch")).clone()
