@@ -63,6 +63,7 @@ pub(crate) fn build(selection: &Selection, slow: bool) -> Result<Vec<Program>> {
             program.tests.retain(|test| selection.has(&test.name));
             if slow {
                 program.ask_groups()?;
+                program.tests.retain(|test| selection.has_group(test.group.as_deref()));
             }
             if !program.tests.is_empty() {
                 programs.push(program);

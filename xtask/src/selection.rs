@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context, Result};
 use serde::Deserialize;
 use tools::command;
+use tools::groups::Group;
 
 /// Options of `cargo test` whose value is the next word.
 const WITH_VALUE: [&str; 16] = [
@@ -38,6 +39,8 @@ pub(crate) struct Selection {
     pub(crate) environment: Vec<(String, String)>,
     /// The beginning of the tests' names, of a room of the casebook.
     pub(crate) room: Option<String>,
+    /// The group of slow tests.
+    pub(crate) group: Option<String>,
     /// Parts of names; a test has one of them.
     pub(crate) filters: Vec<String>,
     /// Parts of names that a test must not have.
@@ -87,8 +90,8 @@ impl Package {
 
 impl Selection {
     /// Parses `NAME [FILTER]..` or cargo's own arguments. NAME is a package of the workspace, one of its test programs,
-    /// or the first part of the names of tests in `casebook`; then only that is built. Without a NAME, the whole
-    /// workspace is built.
+    /// or the first part of the names of tests in `casebook`; then only that is built. Or it is a group of slow tests:
+    /// those of any package. Without such a NAME, the whole workspace is built.
     ///
     /// # Errors
     /// When cargo cannot list the packages.
@@ -117,7 +120,8 @@ impl Selection {
                 selection.build.extend(value);
                 continue;
             }
-            match Named::find(packages, word).filter(|_| named.is_none() && selection.filters.is_empty()) {
+            let is_first = named.is_none() && selection.group.is_none() && selection.filters.is_empty();
+            match Named::find(packages, word).filter(|_| is_first) {
                 Some(found) => {
                     selection.build.extend(found.arguments());
                     // A room of the casebook is a part of its program.
@@ -125,6 +129,7 @@ impl Selection {
                     selection.room = is_room.then(|| format!("{word}/"));
                     named = Some(found);
                 }
+                None if is_first && Group::find(word).is_some() => selection.group = Some(word.clone()),
                 None => selection.filters.push(word.clone()),
             }
         }
@@ -139,13 +144,23 @@ impl Selection {
             }
         }
         let is_filtered = !selection.filters.is_empty() || !selection.skipped.is_empty();
-        selection.is_whole = named.is_none() && !is_filtered && selection.build.len() == 1;
+        selection.is_whole = named.is_none() && selection.group.is_none() && !is_filtered && selection.build.len() == 1;
         selection.needs = needs(packages, named.as_ref());
         selection
     }
 }
 
 impl Selection {
+    /// Takes the name of a group as a part of tests' names, where there are no slow tests.
+    pub(crate) fn without_group(&mut self) {
+        self.filters.extend(self.group.take());
+    }
+
+    /// Whether a slow test of that group is selected.
+    pub(crate) fn has_group(&self, group: Option<&str>) -> bool {
+        self.group.as_deref().is_none_or(|wanted| group == Some(wanted))
+    }
+
     /// Whether a test of that name is selected.
     pub(crate) fn has(&self, test: &str) -> bool {
         let has = |part: &String| test.contains(part.as_str());
@@ -167,8 +182,9 @@ impl Selection {
 const CASEBOOK: &str = "casebook";
 
 /// The rooms of the casebook: the first parts of its tests' names.
-const ROOMS: [&str; 11] = [
+const ROOMS: [&str; 12] = [
     "cases",
+    "compatibility",
     "conformance",
     "executables",
     "foreign_executables",
@@ -270,6 +286,21 @@ mod tests {
         // Arguments of cargo's.
         assert_eq!(words("--test cli -- --skip a b"), ["--workspace --test cli", "b", ""]);
         assert_eq!(words("-p hosts api"), ["-p hosts", "api", ""]);
+        // A group of slow tests, and parts of their names. A program's or a room's name comes first.
+        assert_eq!(
+            (words("system php"), of("system php").group),
+            (["--workspace", "php", ""].map(Into::into), Some("system".into()))
+        );
+        assert_eq!(
+            (words("cli system"), of("cli system").group),
+            (["--package allograft --test cli", "system", ""].map(Into::into), None)
+        );
+        let system = of("system");
+        assert!(system.has_group(Some("system")) && !system.has_group(Some("minutes")) && !system.has_group(None));
+        assert!(of("undo").has_group(None) && !system.is_whole);
+        let mut quick = of("system");
+        quick.without_group();
+        assert_eq!((quick.group, quick.filters), (None, vec!["system".to_owned()]));
         assert_eq!([of("").is_whole, of("hosts").is_whole, of("undo").is_whole], [true, false, false]);
     }
 

@@ -60,6 +60,7 @@ pub(crate) fn fast(arguments: &[String]) -> Result<()> {
     let asked = Asked::parse(arguments)?;
     ensure!(asked.part.is_none(), "`--part` is for `test-slow`");
     let mut selection = Selection::of(&asked.rest)?;
+    selection.without_group();
     table::prepare(&selection.needs)?;
     if asked.lint {
         selection.environment = policy::clippy();
