@@ -1,7 +1,8 @@
 //! An independent reader: which allocator a file carries, and whether a graft is intact.
 //!
 //! It shares no code with the crates that make grafts, not even names and numbers, so that a mistake there is not
-//! repeated here. It only reads; the crate `trial` links and runs programs.
+//! repeated here. `known` is no exception: it describes other people's allocators. It only reads; the crate `trial`
+//! links and runs programs.
 //!
 //! | module | what lives there |
 //! | --- | --- |

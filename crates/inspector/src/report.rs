@@ -201,11 +201,11 @@ pub mod name {
     pub const NONE: &str = "none";
     /// It is unknown.
     pub const UNKNOWN: &str = "unknown";
-    /// Every name that a report may have without a note: these, and the allocators that have marks.
-    pub const ALL: [&str; 16] = [
-        MALLOCNG, OLDMALLOC, GLIBC, GO, ZIG, UCRT, MSVCRT, NONE, UNKNOWN, "mimalloc", "jemalloc", "snmalloc",
-        "rpmalloc", "scudo", "tcmalloc", "hardened",
-    ];
+    /// Whether a report may have the name without a note: one of these, or that of an allocator that has marks.
+    pub fn is_reported(name: &str) -> bool {
+        [MALLOCNG, OLDMALLOC, GLIBC, GO, ZIG, UCRT, MSVCRT, NONE, UNKNOWN].contains(&name)
+            || known::ROWS.iter().any(|row| row.name == name && row.is_reported())
+    }
 
     /// Whether `name` is a build or a line of releases of `allocator`, as `mimalloc3`, `mimalloc-secure` and
     /// `hardened-light` are.

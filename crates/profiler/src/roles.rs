@@ -59,75 +59,15 @@ const FAMILY: &[&str] = &[
     "operator delete",
 ];
 
-/// Beginnings of names inside of allocators: glibc's, mimalloc's, jemalloc's, snmalloc's, rpmalloc's, scudo's,
-/// tcmalloc's, hardened_malloc's, Rust's shims around them, and the glue's.
-const INSIDE: &[&str] = &[
-    "_int_malloc",
-    "_int_free",
-    "_int_realloc",
-    "_int_memalign",
-    "mi_malloc",
-    "mi_calloc",
-    "mi_zalloc",
-    "mi_realloc",
-    "mi_free",
-    "mi_heap_",
-    "mi_page_",
-    "mi_segment",
-    "mi_bin",
-    "mi_arena",
-    "mi_thread_",
-    "mi_theap_",
-    "mi_block_",
-    "mi_aligned_",
-    "mi_new",
-    "mi_usable_size",
-    "_mi_",
-    "je_malloc",
-    "je_free",
-    "je_calloc",
-    "je_realloc",
-    "je_mallocx",
-    "je_rallocx",
-    "je_sdallocx",
-    "je_arena_",
-    "je_tcache_",
-    "_rjem_",
-    "arena_malloc",
-    "arena_dalloc",
-    "arena_slab_",
-    "arena_get",
-    "tcache_alloc",
-    "tcache_dalloc",
-    "tcache_bin_",
-    "extent_alloc",
-    "extent_dalloc",
-    "sn_malloc",
-    "sn_rust_",
-    "snmalloc::",
-    "rpmalloc",
-    "rpfree",
-    "_rpmalloc",
-    "_memory_allocate",
-    "_memory_deallocate",
-    "rpaligned",
-    "scudo::",
-    "scudo_",
-    "tcmalloc::",
-    "tc_malloc",
-    "tc_free",
-    "h_malloc",
-    "h_free",
-    "h_calloc",
-    "allocate_small",
-    "deallocate_small",
-    "allograft_",
-    "operator delete[]",
-    "__rust_alloc",
-    "__rust_dealloc",
-    "__rust_realloc",
-    "__rdl_",
-];
+/// Beginnings of names inside of Rust's shims around allocators, and the glue's. Those of the allocators are in `known`.
+const INSIDE: &[&str] =
+    &["allograft_", "operator delete[]", "__rust_alloc", "__rust_dealloc", "__rust_realloc", "__rdl_"];
+
+/// Whether a function is an allocator's own.
+fn is_inside(name: &str) -> bool {
+    let of_allocators = known::ROWS.iter().flat_map(|row| row.inside);
+    INSIDE.iter().chain(of_allocators).any(|start| name.starts_with(start))
+}
 
 /// Functions that take a lock.
 const LOCKS: &[&str] = &[
@@ -233,7 +173,7 @@ const STRINGS: &[&str] = &[
 
 /// Returns what the function of that name is. The name is the one for people.
 pub(crate) fn role(name: &str) -> Role {
-    if FAMILY.contains(&name) || INSIDE.iter().any(|start| name.starts_with(start)) {
+    if FAMILY.contains(&name) || is_inside(name) {
         return Role::Allocator;
     }
     if LOCKS.contains(&name) || is_rust_lock(name) {

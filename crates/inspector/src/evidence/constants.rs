@@ -1,17 +1,17 @@
-//! Finds the marks of [`super::catalogue`] in a file, and the version texts of some allocators.
+//! Finds the marks of the known allocators in a file, and the version texts of some allocators.
 
 use std::sync::OnceLock;
 
 use aho_corasick::AhoCorasick;
+use known::{Mark, Row, unveil, veiled};
 use memchr::memmem::find;
 
-use super::catalogue::{MARKS, Origin, glibc_banner, go_build_information};
 use crate::report::name;
 
 /// The marks and versions found in a file.
 #[derive(Debug, Default)]
 pub(crate) struct Constants {
-    found: Vec<(Origin, Vec<&'static str>)>,
+    found: Vec<(&'static Row, Vec<&'static str>)>,
     /// The versions that constants state, by the allocator's name.
     versions: Vec<(&'static str, String)>,
 }
@@ -19,7 +19,7 @@ pub(crate) struct Constants {
 impl Constants {
     /// Searches the loaded parts of a file.
     pub(crate) fn of(parts: &[&[u8]]) -> Self {
-        let mut seen = vec![false; MARKS.len()];
+        let mut seen = vec![false; marks().count()];
         for part in parts {
             for found in searcher().find_iter(part) {
                 seen[found.pattern().as_usize()] = true;
@@ -27,47 +27,48 @@ impl Constants {
         }
         let mut constants = Constants::default();
         let mut lines = Vec::new();
-        for (mark, _) in MARKS.iter().zip(seen).filter(|(_, seen)| *seen) {
-            match constants.found.iter_mut().find(|(origin, _)| *origin == mark.origin) {
+        for ((row, mark), _) in marks().zip(seen).filter(|(_, seen)| *seen) {
+            match constants.found.iter_mut().find(|(known, _)| known.id == row.id) {
                 Some((_, details)) => details.push(mark.what),
-                None => constants.found.push((mark.origin, vec![mark.what])),
+                None => constants.found.push((row, vec![mark.what])),
             }
             lines.extend(mark.version);
         }
-        constants.found.retain(|(origin, details)| details.len() >= origin.enough());
-        // A matching prefix is not enough: jemalloc itself has to be there too.
-        let jemalloc = constants.has(Origin::Jemalloc);
-        constants.found.retain(|(origin, _)| *origin != Origin::JemallocPrefixed || jemalloc);
-        if constants.has(Origin::Mimalloc) {
+        constants.found.retain(|(row, details)| details.len() >= row.enough);
+        // The marks of a special build are not enough: the allocator itself has to be there too.
+        let there: Vec<&str> = constants.found.iter().map(|(row, _)| row.id).collect();
+        constants.found.retain(|(row, _)| row.build_of.is_none_or(|of| there.contains(&of)));
+        if constants.has("mimalloc") {
             lines.dedup();
             constants.state("mimalloc", lines.into_iter().map(str::to_owned).collect());
         }
-        if jemalloc {
+        if constants.has("jemalloc") {
             let mut versions: Vec<String> = parts.iter().flat_map(|part| jemalloc_versions(part)).collect();
             versions.dedup();
             constants.state("jemalloc", versions);
         }
-        if constants.has(Origin::Glibc) {
+        if constants.has(name::GLIBC) {
             constants.state(name::GLIBC, parts.iter().find_map(|part| glibc_version(part)).into_iter().collect());
         }
-        if constants.has(Origin::Go) {
-            constants.state("go", parts.iter().find_map(|part| go_version(part)).into_iter().collect());
+        if constants.has(name::GO) {
+            constants.state(name::GO, parts.iter().find_map(|part| go_version(part)).into_iter().collect());
         }
         constants
     }
 
-    pub(crate) fn has(&self, origin: Origin) -> bool {
-        self.found.iter().any(|(found, _)| *found == origin)
+    /// Whether the row of that id was found.
+    pub(crate) fn has(&self, id: &str) -> bool {
+        self.found.iter().any(|(row, _)| row.id == id)
     }
 
-    /// Returns every origin that was found, with a description of its marks.
-    pub(crate) fn found(&self) -> impl Iterator<Item = (Origin, String)> + '_ {
-        self.found.iter().map(|(origin, details)| (*origin, details.join("; ")))
+    /// Returns every row that was found, with a description of its marks.
+    pub(crate) fn found(&self) -> impl Iterator<Item = (&'static Row, String)> + '_ {
+        self.found.iter().map(|(row, details)| (*row, details.join("; ")))
     }
 
-    /// Returns a description of the marks of one origin.
-    pub(crate) fn details(&self, origin: Origin) -> Option<String> {
-        self.found().find(|(found, _)| *found == origin).map(|(_, details)| details)
+    /// Returns a description of the marks of one row.
+    pub(crate) fn details(&self, id: &str) -> Option<String> {
+        self.found().find(|(row, _)| row.id == id).map(|(_, details)| details)
     }
 
     /// Returns the version of the named allocator, if a constant states it.
@@ -82,24 +83,36 @@ impl Constants {
 
     /// Returns the allocators in the file, without musl's and the Go runtime's: those that may serve `malloc` or a
     /// language.
-    pub(crate) fn others(&self) -> Vec<(Origin, String)> {
-        let prefixed = self.has(Origin::JemallocPrefixed);
-        let known = [Origin::Mallocng, Origin::Oldmalloc, Origin::Glibc];
+    pub(crate) fn others(&self) -> Vec<(&'static Row, String)> {
+        let is_built = |row: &Row| self.found.iter().any(|(other, _)| other.build_of == Some(row.id));
         self.found()
-            .filter(|(origin, _)| match origin {
-                Origin::Jemalloc => !prefixed,
-                Origin::JemallocPrefixed => true,
-                other => other.serves_malloc() && !known.contains(other),
-            })
+            .filter(|(row, _)| row.build_of.is_some() || (row.serves_malloc && !row.is_libcs() && !is_built(row)))
             .collect()
     }
+}
+
+/// All marks, with their rows.
+fn marks() -> impl Iterator<Item = (&'static Row, &'static Mark)> {
+    known::ROWS.iter().flat_map(|row| row.marks.iter().map(move |mark| (row, mark)))
+}
+
+/// Go cmd/link: returns the start of the build information.
+fn go_build_information() -> Vec<u8> {
+    static MAGIC: &[u8] = &veiled(b"\xff Go buildinf:");
+    unveil(MAGIC)
+}
+
+/// glibc csu/version.c: returns the start of the banner.
+fn glibc_banner() -> Vec<u8> {
+    static BANNER: &[u8] = &veiled(b"GNU C Library (");
+    unveil(BANNER)
 }
 
 /// Searches for all marks at once, so that a file is read only once.
 fn searcher() -> &'static AhoCorasick {
     static SEARCHER: OnceLock<AhoCorasick> = OnceLock::new();
     SEARCHER.get_or_init(|| {
-        let marks = MARKS.iter().map(|mark| mark.bytes());
+        let marks = marks().map(|(_, mark)| mark.bytes());
         // The marks are constants of this program and its tests search for them, so this cannot fail.
         AhoCorasick::new(marks).expect("the marks make a searcher")
     })
@@ -153,27 +166,21 @@ mod tests {
 
     #[test]
     fn every_mark_is_found_when_all_of_its_kind_are_there() {
-        for mark in MARKS {
+        for row in known::ROWS.iter().filter(|row| !row.marks.is_empty()) {
             let mut data = vec![0xaau8; 100];
-            for other in MARKS.iter().filter(|other| other.origin == mark.origin) {
-                data.extend(other.bytes());
+            for (_, mark) in marks().filter(|(other, _)| other.id == row.id || row.build_of == Some(other.id)) {
+                data.extend(mark.bytes());
                 data.extend([0xaa; 9]);
             }
-            if mark.origin == Origin::JemallocPrefixed {
-                for other in MARKS.iter().filter(|other| other.origin == Origin::Jemalloc) {
-                    data.extend(other.bytes());
-                }
-            }
             let constants = Constants::of(&[&data]);
-            let expected = MARKS.iter().filter(|other| other.origin == mark.origin).count();
-            let details = &constants.found.iter().find(|(origin, _)| *origin == mark.origin).unwrap().1;
-            assert_eq!(details.len(), expected, "{:?}: {details:?}", mark.origin);
+            let details = &constants.found.iter().find(|(found, _)| found.id == row.id).unwrap().1;
+            assert_eq!(details.len(), row.marks.len(), "{}: {details:?}", row.id);
         }
     }
 
     #[test]
     fn each_mark_is_found_alone() {
-        for (place, mark) in MARKS.iter().enumerate() {
+        for (place, (_, mark)) in marks().enumerate() {
             let data = [b"\xaa\xaa\xaa".as_slice(), &mark.bytes(), b"\xaa"].concat();
             let found: Vec<usize> = searcher().find_iter(&data).map(|found| found.pattern().as_usize()).collect();
             assert_eq!(found, [place], "{}", mark.what);
@@ -183,27 +190,27 @@ mod tests {
     #[test]
     fn this_program_does_not_carry_the_marks_that_it_looks_for() {
         let program = std::fs::read(std::env::current_exe().unwrap()).unwrap();
-        let found: Vec<Origin> = Constants::of(&[&program]).found.iter().map(|(origin, _)| *origin).collect();
+        let found: Vec<&str> = Constants::of(&[&program]).found.iter().map(|(row, _)| row.id).collect();
         // Tests contain the texts of Rust's library, as every Rust program does.
-        assert_eq!(found, [Origin::Rust]);
+        assert_eq!(found, ["rust"]);
     }
 
     #[test]
     fn one_mark_is_not_enough_where_it_could_be_chance() {
-        let marks = |origin: Origin, most: usize| -> Vec<u8> {
-            MARKS.iter().filter(|mark| mark.origin == origin).take(most).flat_map(|mark| mark.bytes()).collect()
+        let marks = |id: &str, most: usize| -> Vec<u8> {
+            marks().filter(|(row, _)| row.id == id).take(most).flat_map(|(_, mark)| mark.bytes()).collect()
         };
-        assert!(!Constants::of(&[&marks(Origin::Jemalloc, 1)]).has(Origin::Jemalloc));
-        assert!(Constants::of(&[&marks(Origin::Jemalloc, 2)]).has(Origin::Jemalloc));
-        assert!(!Constants::of(&[&marks(Origin::JemallocPrefixed, 2)]).has(Origin::JemallocPrefixed));
+        assert!(!Constants::of(&[&marks("jemalloc", 1)]).has("jemalloc"));
+        assert!(Constants::of(&[&marks("jemalloc", 2)]).has("jemalloc"));
+        assert!(!Constants::of(&[&marks("jemalloc-of-rust", 2)]).has("jemalloc-of-rust"));
     }
 
     #[test]
     fn the_two_lines_of_mimalloc_are_told_apart() {
         let table = |line: &str| {
-            let mut marks = MARKS.iter().filter(|mark| mark.version == Some(line));
-            let prefix = MARKS.iter().find(|mark| mark.origin == Origin::Mimalloc && mark.version.is_none());
-            [prefix, marks.next()].iter().flat_map(|mark| mark.unwrap().bytes()).collect::<Vec<u8>>()
+            let table = marks().find(|(_, mark)| mark.version == Some(line));
+            let prefix = marks().find(|(row, mark)| row.id == "mimalloc" && mark.version.is_none());
+            [prefix, table].iter().flat_map(|mark| mark.unwrap().1.bytes()).collect::<Vec<u8>>()
         };
         let (two, three) = (table("2.x"), table("3.x"));
         assert_eq!(Constants::of(&[&two]).version("mimalloc").as_deref(), Some("2.x"));

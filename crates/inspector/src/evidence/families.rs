@@ -1,48 +1,14 @@
-//! Maps symbols to allocators, and finds the allocator that the code behind `malloc` calls.
+//! Finds the allocator that the code behind `malloc` calls.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::code::Code;
 use crate::elf::{Definition, Elf, Symbol};
-use crate::report::name;
 
 /// The depth to which calls are followed from a function.
 const DEPTH: usize = 2;
 /// The most functions that are analysed.
 const MOST: usize = 400;
-
-/// The names of each allocator's functions: prefixes of C names, outermost namespaces of C++ names.
-const FAMILIES: &[(&str, &[&str], &[&str])] = &[
-    // Not `__libc_malloc_impl`: the bump allocator of programs that never free has that name too.
-    (name::MALLOCNG, &["__malloc_alloc_meta"], &[]),
-    (name::GLIBC, &["_int_malloc", "sysmalloc"], &[]),
-    ("mimalloc", &["mi_", "_mi_"], &[]),
-    ("jemalloc", &["je_", "_rjem_"], &[]),
-    ("rpmalloc", &["rpmalloc", "_rpmalloc"], &[]),
-    ("snmalloc", &["sn_rust_"], &["8snmalloc"]),
-    ("scudo", &["scudo_"], &["5scudo"]),
-    ("tcmalloc", &["tc_"], &["8tcmalloc", "17tcmalloc_internal"]),
-];
-
-/// Returns the allocator that a function of that name belongs to.
-pub(crate) fn family(symbol: &[u8]) -> Option<&'static str> {
-    let named = |(_, plain, spaces): &&(&str, &[&str], &[&str])| {
-        plain.iter().any(|start| symbol.starts_with(start.as_bytes()))
-            || spaces.iter().any(|space| is_within(symbol, space.as_bytes()))
-    };
-    FAMILIES.iter().find(named).map(|(whose, ..)| *whose)
-}
-
-/// Whether a mangled C++ name is in a namespace: `_ZN`, qualifiers, the namespace (Itanium C++ ABI, 5.1.4). Names of
-/// entities within functions start with another `Z`.
-fn is_within(symbol: &[u8], space: &[u8]) -> bool {
-    let Some(mut rest) = symbol.strip_prefix(b"_Z") else { return false };
-    while let Some(inner) = rest.strip_prefix(b"Z") {
-        rest = inner;
-    }
-    let Some(rest) = rest.strip_prefix(b"N") else { return false };
-    rest.strip_prefix(b"K").unwrap_or(rest).starts_with(space)
-}
 
 /// Returns a symbol's demangled name, for Rust and for C++.
 pub(crate) fn readable(symbol: &[u8]) -> String {
@@ -78,7 +44,7 @@ pub(crate) fn reached(elf: &Elf<'_>, start: &Symbol<'_>) -> Option<(&'static str
             if !seen.insert(callee) {
                 continue;
             }
-            if let Some(whose) = family(function.name) {
+            if let Some(whose) = known::family(function.name) {
                 match &found {
                     Some((other, _)) if *other != whose => return None,
                     Some(_) => {}
@@ -95,17 +61,6 @@ pub(crate) fn reached(elf: &Elf<'_>, start: &Symbol<'_>) -> Option<(&'static str
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn functions_belong_to_the_allocator_that_they_are_named_after() {
-        assert_eq!(family(b"_mi_malloc_generic"), Some("mimalloc"));
-        assert_eq!(family(b"_ZN8snmalloc4PoolIvE7acquireEv"), Some("snmalloc"));
-        assert_eq!(family(b"_ZZN5scudo4initEvE4once"), Some("scudo"));
-        assert_eq!(family(b"_ZNK8tcmalloc4Span3endEv"), Some("tcmalloc"));
-        // The type of an argument is no namespace of the function.
-        assert_eq!(family(b"_Z4useN8snmalloc4PoolE"), None);
-        assert_eq!(family(b"mixer"), None);
-    }
 
     #[test]
     fn names_are_shown_without_their_mangling() {

@@ -9,21 +9,8 @@ use crate::elf::{Definition, STB_GLOBAL, STB_LOCAL, Symbol};
 use crate::report::name;
 
 /// Names that musl's string functions share among themselves (musl: src/string/). Only musl has these. The other names
-/// in this file are from musl src/malloc, glibc malloc/malloc.c, and the allocators' public headers.
+/// in this file are from musl src/malloc and glibc malloc/malloc.c.
 const MUSL_STRINGS: [&str; 4] = ["__memrchr", "__stpcpy", "__stpncpy", "__strchrnul"];
-
-/// An allocator's own name of its `malloc`, and the allocator.
-const OWN_NAMES: &[(&str, &str)] = &[
-    ("mi_malloc", "mimalloc"),
-    ("sn_rust_alloc", "snmalloc"),
-    ("rpmalloc", "rpmalloc"),
-    ("je_malloc", "jemalloc"),
-    ("_rjem_malloc", "jemalloc"),
-    ("scudo_malloc", "scudo"),
-    ("tc_malloc", "tcmalloc"),
-    // zig's libc, from 0.16 on (lib/c/malloc.zig).
-    ("c.malloc.malloc", name::ZIG),
-];
 
 /// Parts of mangled names that are searched for.
 const PARTS: &[(&str, Part)] = &[
@@ -42,6 +29,11 @@ enum Part {
     RustGlobal,
     RustDefault,
     Zig,
+}
+
+/// An allocator's own names of its `malloc`, with the allocator's.
+fn own_names() -> impl Iterator<Item = (&'static str, &'static str)> {
+    known::ROWS.iter().flat_map(|row| row.malloc.iter().map(|own| (*own, row.name)))
 }
 
 /// All that the symbols say of a `malloc` that no name ties to an allocator.
@@ -164,7 +156,7 @@ impl<'a> Marks<'a> {
         if self.same("malloc", "__libc_malloc") && self.has("_int_malloc") && self.has("main_arena") {
             return is(name::GLIBC, "`malloc` is `__libc_malloc`, beside `_int_malloc` and `main_arena`");
         }
-        for (own, allocator) in OWN_NAMES {
+        for (own, allocator) in own_names() {
             if self.same("malloc", own) {
                 return is(allocator, &format!("`malloc` and `{own}` are the same function"));
             }
@@ -253,7 +245,7 @@ impl<'a> Marks<'a> {
 
     /// Returns an allocator beside the C library's whose symbol is there, and that symbol.
     pub(crate) fn other_allocator(&self) -> Option<(&'static str, &'static str)> {
-        OWN_NAMES.iter().copied().find(|(symbol, _)| self.has(symbol) && !self.same("malloc", symbol))
+        own_names().find(|(symbol, _)| self.has(symbol) && !self.same("malloc", symbol))
     }
 
     /// Returns the symbol of that name, if it is defined.

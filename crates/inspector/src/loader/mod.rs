@@ -230,7 +230,7 @@ impl<'t> Loader<'t> {
             Err(problem) => Allocator::named(name::UNKNOWN, vec![Evidence::new(Source::Loader, problem.clone())]),
         };
         evidence.append(&mut malloc.evidence);
-        let named = subject::image::named_library(&file.path).filter(|_| malloc.name == name::UNKNOWN);
+        let named = known::of_library(&file.path).filter(|_| malloc.name == name::UNKNOWN);
         evidence.extend(named.map(|named| Evidence::new(Source::Symbols, subject::image::named_only(named))));
         Allocator { evidence, file: Some(String::from_utf8_lossy(&file.path).into_owned()), ..malloc }
     }

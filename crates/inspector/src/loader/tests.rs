@@ -4,7 +4,6 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::evidence::catalogue::{MARKS, Origin};
 
 /// A tree in memory. Links are not followed: that is the work of the tree on disk.
 pub(super) struct Made {
@@ -241,7 +240,7 @@ fn the_first_definition_in_order_serves() {
 
 /// A program of Go's own linker: sections of Go's, none of C's, and the texts of Go's runtime.
 fn of_go(needed: &[&str]) -> Vec<u8> {
-    let marks = MARKS.iter().filter(|mark| mark.origin == Origin::Go);
+    let marks = known::ROWS.iter().filter(|row| row.id == "go").flat_map(|row| row.marks);
     let texts: Vec<u8> = marks.flat_map(|mark| [b"\0", &mark.bytes()[..], b"\0"].concat()).collect();
     let program = Dynamic { interpreter: GLIBC, needed, more: &texts, ..Dynamic::default() };
     let (mut bytes, names) = (program.bytes(), b"\0.text\0.data.rel.ro.gopclntab\0.shstrtab\0");

@@ -1,15 +1,16 @@
 //! Finds the allocators that serve `malloc`, the language's own blocks, and libc's own blocks in an ELF file.
 
+use known::Row;
+
 use crate::bytes::printable;
 use crate::code::Code;
 use crate::elf::STB_GLOBAL;
 use crate::entry_points::EntryPoints;
-use crate::evidence::catalogue::Origin;
 use crate::evidence::families;
 use crate::evidence::symbols::{UNTIED, Verdict};
 use crate::note::{BINDING_SECTION, Binding, GraftNote, Subject};
 use crate::report::{Allocator, Evidence, Kind, Libc, Link, Source, name};
-use crate::subject::image::{Image, named_library, named_only};
+use crate::subject::image::{Image, named_only};
 
 /// Shared objects that define no malloc for others, except glibc's libc. A program that has only these gets glibc's
 /// malloc.
@@ -30,17 +31,6 @@ const WITHOUT_MALLOC: &[&str] = &[
     "libatomic.so.1",
     "libgomp.so.1",
     "libz.so.1",
-];
-
-/// Prefixes of the names that the shared objects of allocators usually have.
-pub(super) const ALLOCATORS: &[(&str, &str)] = &[
-    ("libmimalloc", "mimalloc"),
-    ("libjemalloc", "jemalloc"),
-    ("libtcmalloc", "tcmalloc"),
-    ("libsnmallocshim", "snmalloc"),
-    ("librpmalloc", "rpmalloc"),
-    ("libhardened_malloc", "hardened"),
-    ("libscudo", "scudo"),
 ];
 
 /// The allocator of each kind of block.
@@ -240,36 +230,26 @@ impl Image<'_, '_> {
     fn by_exports(&self) -> Option<(&'static str, Source, String)> {
         let all = |names: &[&str]| names.iter().all(|name| self.marks.has(name));
         let others = self.constants.others();
-        let only = |origin: Origin| matches!(others.as_slice(), [(found, _)] if *found == origin);
-        let beside = |names: &[&str]| {
-            let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
-            format!("`malloc` beside {}", names.join(", "))
-        };
-        // hardened_malloc include/h_malloc.h.
-        let hardened = ["malloc_object_size", "malloc_object_size_fast"];
-        if all(&hardened) && only(Origin::Hardened) {
-            return Some(("hardened", Source::Symbols, beside(&hardened)));
-        }
-        // jemalloc include/jemalloc/jemalloc_protos.h.in; snmalloc has the first two for programs that want them.
-        let jemalloc = ["mallocx", "sdallocx", "mallctlbymib", "malloc_stats_print"];
-        if all(&jemalloc) && only(Origin::Jemalloc) {
-            return Some(("jemalloc", Source::Symbols, beside(&jemalloc)));
+        let only = |row: &Row| matches!(others.as_slice(), [(found, _)] if found.id == row.id);
+        if let Some(row) = known::ROWS.iter().find(|row| !row.exports.is_empty() && all(row.exports) && only(row)) {
+            let names: Vec<String> = row.exports.iter().map(|name| format!("`{name}`")).collect();
+            return Some((row.name, Source::Symbols, format!("`malloc` beside {}", names.join(", "))));
         }
         let soname = self.elf.dynamic.soname.unwrap_or_default();
         let alias = self.marks.malloc_is_libcs() == Some(true);
-        if soname == b"libc.so.6" && alias && self.constants.has(Origin::Glibc) && others.is_empty() {
+        if soname == b"libc.so.6" && alias && self.constants.has(name::GLIBC) && others.is_empty() {
             return Some((name::GLIBC, Source::Symbols, "`malloc` is `__libc_malloc` in libc.so.6".to_owned()));
         }
         // A library around that allocator would have another name.
-        let called = named_library(soname).filter(|_| self.kind == Kind::Shared);
-        if let (Some(called), [(origin, detail)]) = (called, others.as_slice())
-            && origin.name() == called
+        let called = known::of_library(soname).filter(|_| self.kind == Kind::Shared);
+        if let (Some(called), [(row, detail)]) = (called, others.as_slice())
+            && row.name == called
         {
             let detail = format!("{}, a library of that name with `malloc`, has {detail}", printable(soname));
-            return Some((origin.name(), Source::Constants, detail));
+            return Some((row.name, Source::Constants, detail));
         }
         // musl's libc.so exports `free`.
-        if self.kind == Kind::Shared && self.constants.has(Origin::Mallocng) && self.constants.has(Origin::Musl) {
+        if self.kind == Kind::Shared && self.constants.has(name::MALLOCNG) && self.constants.has("musl") {
             return self.free_of_mallocng().map(|detail| (name::MALLOCNG, Source::Code, detail));
         }
         None
@@ -278,7 +258,7 @@ impl Image<'_, '_> {
     /// Decides by code that is proof and by constants that cannot be elsewhere, and by nothing else. Any other
     /// allocator may be there for a language, or for a caller that names it.
     fn without_symbols(&self) -> Allocator {
-        if let Some(detail) = self.constants.details(Origin::Mallocng)
+        if let Some(detail) = self.constants.details(name::MALLOCNG)
             && let Some(free) = self.free_of_mallocng()
         {
             let mut evidence = of(Source::Constants, detail);
@@ -287,14 +267,14 @@ impl Image<'_, '_> {
         }
         // glibc's malloc is a strong symbol of the file that has these texts (malloc/malloc.c). Therefore a program
         // with its own malloc cannot contain that file.
-        if let Some(detail) = self.constants.details(Origin::Glibc).filter(|_| self.is_static()) {
+        if let Some(detail) = self.constants.details(name::GLIBC).filter(|_| self.is_static()) {
             return Allocator::named(name::GLIBC, of(Source::Constants, detail));
         }
         if self.is_pure_go() {
             let detail = "a Go program without C: Go's runtime, and no `malloc`";
             return self.named(name::GO, of(Source::Constants, detail));
         }
-        let nothing = self.constants.found().all(|(origin, _)| !origin.serves_malloc() && origin != Origin::Go);
+        let nothing = self.constants.found().all(|(row, _)| !row.serves_malloc && row.id != name::GO);
         if nothing && self.is_static() && self.marks.has_program() && self.marks.has_no_malloc() {
             let detail = "there are symbols, `_start` among them, and none of the malloc family";
             return Allocator::named(name::NONE, of(Source::Symbols, detail));
@@ -334,7 +314,7 @@ impl Image<'_, '_> {
         };
         let loader = printable(self.elf.interpreter().unwrap_or_default());
         let stranger = needed.iter().find(|library| !is_plain(library));
-        let named = stranger.and_then(|library| named_library(library)).map(named_only);
+        let named = stranger.and_then(|library| known::of_library(library)).map(named_only);
         let mut malloc = match (self.libc(), stranger) {
             (Libc::Glibc, None) => {
                 let detail = format!("from libc.so.6 at run time (the loader is {loader})");
@@ -362,7 +342,7 @@ impl Image<'_, '_> {
 
     /// Returns the allocator of the language's own blocks, if that is not `malloc`.
     pub(super) fn language(&self, malloc: &Allocator) -> Option<Allocator> {
-        if self.marks.is_go() || self.constants.has(Origin::Go) {
+        if self.marks.is_go() || self.constants.has(name::GO) {
             let go = match self.marks.is_go() {
                 true => of(Source::Symbols, "`runtime.mallocgc`"),
                 false => Vec::new(),
@@ -372,12 +352,12 @@ impl Image<'_, '_> {
         if self.marks.is_rust() {
             return self.language_of_rust(malloc);
         }
-        if self.marks.has_program() || !self.constants.has(Origin::Rust) {
+        if self.marks.has_program() || !self.constants.has("rust") {
             return None;
         }
-        if self.constants.has(Origin::JemallocPrefixed) {
+        if self.constants.has("jemalloc-of-rust") {
             let mut allocator = self.named("jemalloc", Vec::new());
-            let rust = self.constants.details(Origin::Rust).unwrap_or_default();
+            let rust = self.constants.details("rust").unwrap_or_default();
             allocator.evidence.push(Evidence::new(Source::Constants, rust));
             return Some(allocator);
         }
@@ -386,10 +366,9 @@ impl Image<'_, '_> {
 
     /// Returns "unknown" for a Rust program that contains an allocator that it may use.
     fn another_for_rust(&self, malloc: &Allocator) -> Option<Allocator> {
-        let (origin, detail) =
-            self.constants.others().into_iter().find(|(origin, _)| !name::is_variant(&malloc.name, origin.name()))?;
-        let detail =
-            format!("a Rust program with {} in it, which does not show that it uses it: {detail}", origin.name());
+        let (row, detail) =
+            self.constants.others().into_iter().find(|(row, _)| !name::is_variant(&malloc.name, row.name))?;
+        let detail = format!("a Rust program with {} in it, which does not show that it uses it: {detail}", row.name);
         Some(Allocator::named(name::UNKNOWN, of(Source::Constants, detail)))
     }
 
@@ -430,7 +409,7 @@ impl Image<'_, '_> {
     /// Returns a known allocator, with the constants that confirm it and the version that they state.
     fn named(&self, name: &str, evidence: Vec<Evidence>) -> Allocator {
         let mut allocator = Allocator::named(name, evidence);
-        let confirming = self.constants.found().filter(|(origin, _)| origin.name() == name);
+        let confirming = self.constants.found().filter(|(row, _)| row.name == name);
         allocator.evidence.extend(confirming.map(|(_, detail)| Evidence::new(Source::Constants, detail)));
         allocator.version = self.constants.version(name);
         allocator
@@ -438,9 +417,8 @@ impl Image<'_, '_> {
 
     /// Returns "unknown", with all observations.
     fn unknown(&self, mut evidence: Vec<Evidence>) -> Allocator {
-        for (origin, detail) in self.constants.found().filter(|(origin, _)| origin.serves_malloc()) {
-            let detail =
-                format!("{} is in the file, which does not show that it serves `malloc`: {detail}", origin.name());
+        for (row, detail) in self.constants.found().filter(|(row, _)| row.serves_malloc) {
+            let detail = format!("{} is in the file, which does not show that it serves `malloc`: {detail}", row.name);
             evidence.push(Evidence::new(Source::Constants, detail));
         }
         Allocator::named(name::UNKNOWN, evidence)

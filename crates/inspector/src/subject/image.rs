@@ -6,7 +6,6 @@ use crate::bytes::printable;
 use crate::elf::{ET_DYN, ET_EXEC, ET_REL, Elf, PT_DYNAMIC, PT_INTERP, SHT_NOTE};
 use crate::entry_points::EntryPoints;
 use crate::error::InspectError;
-use crate::evidence::catalogue::Origin;
 use crate::evidence::constants::Constants;
 use crate::evidence::symbols::Marks;
 use crate::facts;
@@ -42,12 +41,6 @@ pub(crate) fn examine(bytes: &[u8]) -> Result<(Report, Option<Vec<u8>>), Inspect
     let asks = kind == Kind::Executable && image.asks_libraries();
     let interpreter = elf.interpreter().filter(|path| asks && !path.is_empty());
     Ok((image.report(), interpreter.map(<[u8]>::to_owned)))
-}
-
-/// Returns the allocator whose library is usually called so.
-pub(crate) fn named_library(path: &[u8]) -> Option<&'static str> {
-    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
-    super::allocators::ALLOCATORS.iter().find(|(start, _)| name.starts_with(start.as_bytes())).map(|(_, name)| *name)
 }
 
 /// Says that a library has an allocator's name, and nothing of its content.
@@ -140,12 +133,12 @@ impl Image<'_, '_> {
         let musl = self.note().is_some()
             || matches!(self.strings.as_slice(), [Ok(_)])
             || self.marks.has_musl_parts()
-            || [Origin::Mallocng, Origin::Oldmalloc, Origin::Musl].iter().any(|&mark| self.constants.has(mark));
+            || [name::MALLOCNG, name::OLDMALLOC, "musl"].iter().any(|mark| self.constants.has(mark));
         // glibc's start files carry a note with the oldest kernel that they support (csu/abi-note.c).
         let abi_note = note::all(self.elf)
             .iter()
             .any(|note| note.owner == b"GNU\0" && note.kind == 1 && note.description.get(..4) == Some(&[0; 4]));
-        let glibc = self.marks.has_glibc_parts() || abi_note || self.constants.has(Origin::Glibc);
+        let glibc = self.marks.has_glibc_parts() || abi_note || self.constants.has(name::GLIBC);
         match (musl, glibc) {
             (true, false) => Libc::Musl,
             (false, true) => Libc::Glibc,
@@ -168,7 +161,7 @@ impl Image<'_, '_> {
             || self.elf.dynamic.soname == Some(b"libc.so.6")
         {
             Libc::Glibc
-        } else if self.constants.has(Origin::Musl) && self.constants.has(Origin::Mallocng) {
+        } else if self.constants.has("musl") && self.constants.has(name::MALLOCNG) {
             Libc::Musl
         } else {
             Libc::Unknown
@@ -190,7 +183,7 @@ impl Image<'_, '_> {
         let of_c: [&[u8]; 5] = [b".init", b".init_array", b".fini", b".ctors", b".eh_frame"];
         // Go's own linker names glibc's loader in position-independent programs, even if they need no library.
         let alone = self.is_static() || self.link == Some(Link::Dynamic) && self.elf.dynamic.needed.is_empty();
-        self.constants.has(Origin::Go)
+        self.constants.has(name::GO)
             && alone
             // The second name is that in position-independent programs (Go src/cmd/link/internal/ld/data.go).
             && (section(b".gopclntab") || section(b".data.rel.ro.gopclntab"))
@@ -200,7 +193,7 @@ impl Image<'_, '_> {
 
     /// Whether one of musl's allocators is in it, or a graft in their place.
     fn has_malloc_of_musl(&self) -> bool {
-        self.note().is_some() || [Origin::Mallocng, Origin::Oldmalloc].iter().any(|&mark| self.constants.has(mark))
+        self.note().is_some() || [name::MALLOCNG, name::OLDMALLOC].iter().any(|mark| self.constants.has(mark))
     }
 
     /// Whether it has sections of Go's linker, even if C's linker followed. `graft` refuses such programs by the same

@@ -61,23 +61,6 @@ pub(super) fn is_replaced(name: &[u8]) -> bool {
     among(&REPLACED, name)
 }
 
-/// The allocator that a symbol belongs to, if it is one of a few well-known ones.
-pub(super) fn foreign_allocator(name: &[u8]) -> Option<&'static str> {
-    let begins = |start: &str| name.starts_with(start.as_bytes());
-    let holds = |part: &str| name.windows(part.len()).any(|window| window == part.as_bytes());
-    match () {
-        () if begins("mi_") || begins("_mi_") => Some("mimalloc"),
-        () if begins("je_") || begins("_rjem_") || name == b"mallctl" => Some("jemalloc"),
-        () if begins("sn_") || holds("snmalloc") => Some("snmalloc"),
-        () if begins("rpmalloc") || begins("rpfree") => Some("rpmalloc"),
-        () if holds("scudo") => Some("scudo"),
-        () if begins("tc_") || holds("tcmalloc") => Some("tcmalloc"),
-        () if begins("h_malloc") || begins("h_free") => Some("hardened_malloc"),
-        () if begins("dlmalloc") => Some("dlmalloc"),
-        _ => None,
-    }
-}
-
 /// Whether an allocator that defines this symbol was not made for libc, since libc defines the symbol elsewhere or C++
 /// does.
 pub(super) fn is_beside_malloc(name: &[u8]) -> bool {

@@ -261,7 +261,7 @@ impl<'c, 'a> RemovalSet<'c, 'a> {
 
 /// The allocator that a member with these symbols belongs to if it is not libc's own, and the symbol that shows it.
 pub(super) fn foreign_symbol<'s, 'a>(defines: &'s [Definition<'a>]) -> Option<(&'s Definition<'a>, &'static str)> {
-    let known = defines.iter().find_map(|symbol| Some((symbol, family::foreign_allocator(symbol.name)?)));
+    let known = defines.iter().find_map(|symbol| Some((symbol, known::foreign(symbol.name)?)));
     let beside = || defines.iter().find(|symbol| family::is_beside_malloc(symbol.name));
     known.or_else(|| Some((beside()?, "one that is not known here")))
 }

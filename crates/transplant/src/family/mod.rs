@@ -220,8 +220,7 @@ fn leads_to(code: &mut Code<'_>, function: u64, target: Option<u64>) -> bool {
 
 /// The refusal of a program whose public function `name` is another allocator's, which its symbols may name.
 fn own_allocator(code: &Code<'_>, name: &'static str, address: u64) -> Refusal {
-    const OWN: [(&[u8], &str); 4] =
-        [(b"mallctl", "jemalloc"), (b"mi_malloc", "mimalloc"), (b"tc_malloc", "tcmalloc"), (b"rpmalloc", "rpmalloc")];
-    let of = OWN.iter().find(|(symbol, _)| !code.named(symbol).is_empty()).map(|(_, of)| *of);
+    let is_there = |symbol: &&str| !code.named(symbol.as_bytes()).is_empty();
+    let of = known::ROWS.iter().find(|row| row.interface.iter().any(&is_there)).map(|row| row.name);
     Refusal::OwnAllocator { name, address, of }
 }

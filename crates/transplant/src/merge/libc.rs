@@ -46,53 +46,11 @@ impl Libc {
     }
 }
 
-/// Functions of other allocators. A program that names one would mix blocks of two allocators, unless it asks whether
-/// the function is there (a weak reference): then it is not, since no library of the program brings that allocator.
-const OTHERS: [&str; 38] = [
-    "mallctl",
-    "mallctlnametomib",
-    "mallctlbymib",
-    "mallocx",
-    "rallocx",
-    "xallocx",
-    "dallocx",
-    "sdallocx",
-    "nallocx",
-    "sallocx",
-    "je_malloc",
-    "je_calloc",
-    "je_free",
-    "je_mallctl",
-    "je_mallocx",
-    "tc_malloc",
-    "tc_free",
-    "tc_new",
-    "tc_version",
-    "tc_malloc_size",
-    "mi_malloc",
-    "mi_free",
-    "mi_calloc",
-    "mi_version",
-    "mi_heap_new",
-    "mi_malloc_aligned",
-    "mi_process_info",
-    "mi_option_set",
-    "rpmalloc",
-    "rpfree",
-    "scalable_malloc",
-    "scalable_free",
-    "__asan_init",
-    "__hwasan_init",
-    "__tsan_init",
-    "__msan_init",
-    "__lsan_init",
-    "__scudo_default_options",
-];
+/// Starts of sanitizers, each of which brings an allocator.
+const SANITIZERS: [&str; 5] = ["__asan_init", "__hwasan_init", "__tsan_init", "__msan_init", "__lsan_init"];
 /// glibc's own, past any replacement.
 const OF_GLIBC: [&str; 6] =
     ["__malloc_hook", "__free_hook", "__malloc_initialize_hook", "malloc_set_state", "__libc_memalign", "cfree"];
-/// gperftools' and Google's C++ interfaces.
-const PREFIXES: [&[u8]; 2] = [b"_ZN15MallocExtension", b"_ZN8tcmalloc"];
 
 /// Refuses programs whose names show another allocator, and tags of the dynamic section that say what a merge does not
 /// know how to keep.
@@ -124,7 +82,9 @@ pub(super) fn check(program: &Dynamic<'_>, arch: Arch) -> Result<(), Refusal> {
         if symbol.is_defined() && family::exported().any(|own| own.as_bytes() == name) {
             return Err(Refusal::BringsAllocator { symbol: shown(), verb: "defines" });
         }
-        let others = is(&OTHERS) || PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+        // A program that names a function of another allocator would mix blocks of two, unless it asks whether the
+        // function is there (a weak reference): then it is not, since no library of the program brings that allocator.
+        let others = is(&SANITIZERS) || known::ROWS.iter().any(|row| row.is_interface(name));
         if (others && !symbol.is_wish()) || is(&OF_GLIBC) || is(&family::OF_LIBC) {
             let verb = if symbol.is_defined() { "defines" } else { "calls" };
             return Err(Refusal::BringsAllocator { symbol: shown(), verb });
