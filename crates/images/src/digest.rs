@@ -23,7 +23,9 @@ impl Digest {
         let Some(hex) = text.strip_prefix("sha256:") else {
             let known = text.starts_with("sha512:") || text.starts_with("blake3:");
             return Err(match known {
-                true => Problem::Unsupported(format!("its digest `{}` is another than SHA-256", shortened(text))),
+                true => {
+                    Problem::Unsupported(format!("its digest `{}` is another than SHA-256", shortened(text)).into())
+                }
                 false => wrong("expected `sha256:` and 64 hexadecimal digits"),
             });
         };

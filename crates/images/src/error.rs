@@ -1,5 +1,6 @@
 //! What can be wrong with an image, and where.
 
+use std::borrow::Cow;
 use std::io;
 use std::path::Path;
 
@@ -80,7 +81,7 @@ pub enum Problem {
     },
     /// A form that is not read.
     #[error("{0}, which is not supported")]
-    Unsupported(String),
+    Unsupported(Cow<'static, str>),
     /// A blob that is not what its descriptor says.
     #[error("its digest is wrong: found {found}, expected {expected}")]
     Digest {

@@ -19,7 +19,7 @@
 //! | `source` | recognises what a file or folder is |
 //! | `spool` | the temporary file |
 //! | `store` | where the blobs lie |
-//! | `tar` | the entries of a tar |
+//! | [`tar`] | the entries of a tar |
 //! | `tree` | the files of an image |
 
 mod compression;
@@ -34,7 +34,7 @@ mod package;
 mod source;
 mod spool;
 mod store;
-mod tar;
+pub mod tar;
 mod tree;
 
 pub use digest::Digest;

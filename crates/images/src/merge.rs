@@ -233,7 +233,7 @@ impl Layer<'_, '_> {
                      make of it",
                     shown(&name),
                     self.number + 1
-                )));
+                ).into()));
             }
             Some(_) if is_folder => {}
             Some(_) => self.covered.push(name),

@@ -158,7 +158,7 @@ pub(crate) fn layout(store: &Store) -> Result<Found, Fault> {
     let bytes = store.document("oci-layout", None).map_err(in_version())?;
     let Version { image_layout_version: version } = parsed(&bytes, "layout").map_err(in_version())?;
     if !version.starts_with("1.") {
-        return Err(in_version()(Problem::Unsupported(format!("its version is `{version}`, not 1"))));
+        return Err(in_version()(Problem::Unsupported(format!("its version is `{version}`, not 1").into())));
     }
     let raw = store.document("index.json", None).map_err(at("`index.json`"))?;
     let descriptor = Descriptor {
@@ -373,7 +373,7 @@ impl Descriptor {
             .find(|rest| matches!(*rest, "" | "+gzip" | "+zstd" | ".gzip" | ".zstd"));
         match rest {
             Some(_) => Ok(()),
-            None => Err(Problem::Unsupported(format!("it is of the media type `{media_type}`"))),
+            None => Err(Problem::Unsupported(format!("it is of the media type `{media_type}`").into())),
         }
     }
 }

@@ -52,12 +52,12 @@ pub(crate) fn data_of(file: &File) -> Checked<Part> {
         if let Some(ending) = name.strip_prefix(b"data.tar") {
             return match ending {
                 b"" | b".gz" | b".xz" | b".zst" => Ok(Part { offset: start, size: length }),
-                _ => Err(Problem::Unsupported(format!("its member is `{}`", shown(name)))),
+                _ => Err(Problem::Unsupported(format!("its member is `{}`", shown(name)).into())),
             };
         }
         at = (start + length).next_multiple_of(2).min(size);
     }
-    Err(Problem::Unsupported("it has over 100 members".to_owned()))
+    Err(Problem::Unsupported("it has over 100 members".into()))
 }
 
 /// The kinds of a Unix file in a zip's external attributes.
@@ -71,7 +71,7 @@ fn of_zip(error: zip::result::ZipError) -> Problem {
             Problem::Truncated("the zip is cut off".to_owned())
         }
         ZipError::Io(error) => Problem::reading(error),
-        ZipError::UnsupportedArchive(what) => Problem::Unsupported(what.to_owned()),
+        ZipError::UnsupportedArchive(what) => Problem::Unsupported(what.into()),
         other => Problem::Damaged(other.to_string()),
     }
 }
@@ -140,7 +140,7 @@ pub(crate) fn zip(file: &File, layer: &mut Layer<'_, '_>) -> Result<(), Fault> {
         let raw = content.name_raw().to_vec();
         let named = |problem| Fault { entry: Some(shown(&raw)), problem };
         if content.encrypted() {
-            return Err(named(Problem::Unsupported("it is encrypted".to_owned())));
+            return Err(named(Problem::Unsupported("it is encrypted".into())));
         }
         let mode = content.unix_mode().unwrap_or(0o644);
         let size = content.size();

@@ -79,7 +79,7 @@ pub fn open(path: &Path) -> Result<Option<Source>, Error> {
     (&file).take(512).read_to_end(&mut start).map_err(|source| Problem::Io { action: "read", source }.of(path))?;
     if start.starts_with(ADB) {
         let what = "it is a package of apk 3 (ADB)".to_owned();
-        return Err(Problem::Unsupported(what).of(path));
+        return Err(Problem::Unsupported(what.into()).of(path));
     }
     if package::is_debian(&start) {
         let part = package::data_of(&file).map_err(|problem| problem.of(path))?;
@@ -282,7 +282,7 @@ impl Source {
             (Place::Part(part), _, store::Place::File(file)) => {
                 Ok(Opened { reader: Box::new(Range::new(file, *part)), size: part.size })
             }
-            _ => Err(Problem::Unsupported("a layer without a place".to_owned())),
+            _ => Err(Problem::Unsupported("a layer without a place".into())),
         }
     }
 

@@ -1,4 +1,5 @@
-//! The entries of a tar, as a stream.
+//! The entries of a tar, as a stream. [`next`] is the only reader of headers; who copies a tar gets the blocks too, as
+//! they were read.
 //!
 //! (POSIX.1-2024, pax; GNU tar manual, "Basic Tar Format".)
 
@@ -10,12 +11,15 @@ use crate::error::{Checked, Problem, shown};
 use crate::limits::{LONGEST_NAME, MOST_EXTENDED};
 use crate::spool::Range;
 
-const BLOCK: usize = 512;
+/// The size of a block.
+pub const BLOCK: usize = 512;
 
 /// The kind of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
+    /// A file.
     File,
+    /// A folder.
     Folder,
     /// With its target as it is written.
     Symlink(Vec<u8>),
@@ -23,6 +27,73 @@ pub(crate) enum Kind {
     HardLink(Vec<u8>),
     /// A device or pipe.
     Special,
+}
+
+/// An entry as it is written.
+#[derive(Debug)]
+pub struct RawEntry {
+    /// The headers of extensions before it with their contents, in whole blocks.
+    pub extensions: Vec<u8>,
+    /// Its own header.
+    pub header: [u8; BLOCK],
+    /// Its name.
+    pub name: Vec<u8>,
+    /// Its kind. Names in links are as they are written.
+    pub kind: Kind,
+    /// The size of its content in bytes: zero for all but files.
+    pub size: u64,
+    /// Whether an extension, and not its own header, gives the size.
+    pub has_extended_size: bool,
+    facts: Facts,
+}
+
+/// What else headers say of an entry.
+#[derive(Debug)]
+struct Facts {
+    mode: u32,
+    uid: u64,
+    gid: u64,
+    mtime: i64,
+    xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+/// What [`next`] finds.
+#[derive(Debug)]
+pub enum Next {
+    /// An entry, whose content is read next.
+    Entry(Box<RawEntry>),
+    /// The first block of the end mark. Before it there may be extensions that are meant for all entries.
+    End(Vec<u8>),
+}
+
+/// An error of [`next`].
+#[derive(Debug)]
+pub enum ReadError {
+    /// The source cannot be read.
+    Io(io::Error),
+    /// The tar has a fault.
+    Fault(Fault),
+}
+
+impl From<Fault> for ReadError {
+    fn from(fault: Fault) -> ReadError {
+        ReadError::Fault(fault)
+    }
+}
+
+impl From<Problem> for ReadError {
+    fn from(problem: Problem) -> ReadError {
+        ReadError::Fault(problem.into())
+    }
+}
+
+impl From<ReadError> for Fault {
+    fn from(error: ReadError) -> Fault {
+        match error {
+            ReadError::Io(error) => Problem::reading(error).into(),
+            ReadError::Fault(fault) => fault,
+        }
+    }
 }
 
 /// An entry.
@@ -98,9 +169,9 @@ impl Read for Content<'_> {
 }
 
 /// The fields that extension headers set for the next entry.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Extended {
-    length: u64,
+    raw: Vec<u8>,
     name: Option<Vec<u8>>,
     link: Option<Vec<u8>>,
     size: Option<u64>,
@@ -115,9 +186,12 @@ struct Extended {
 pub(crate) type See<'e> = &'e mut dyn FnMut(Entry, &mut Content<'_>) -> Checked<()>;
 
 /// A problem, and the entry that has it.
-pub(crate) struct Fault {
-    pub(crate) entry: Option<String>,
-    pub(crate) problem: Problem,
+#[derive(Debug)]
+pub struct Fault {
+    /// The entry's name.
+    pub entry: Option<String>,
+    /// The problem.
+    pub problem: Problem,
 }
 
 impl From<Problem> for Fault {
@@ -127,7 +201,7 @@ impl From<Problem> for Fault {
 }
 
 /// Whether a file's first block is a tar's.
-pub(crate) fn is_header(block: &[u8]) -> bool {
+pub fn is_header(block: &[u8]) -> bool {
     block.get(..BLOCK).and_then(|block| <&[u8; BLOCK]>::try_from(block).ok()).is_some_and(|block| {
         // An empty tar is its end mark.
         block.iter().all(|byte| *byte == 0) || checked(block, 0).is_ok()
@@ -137,119 +211,170 @@ pub(crate) fn is_header(block: &[u8]) -> bool {
 /// Shows every entry of a tar to `see`, which may leave the content unread. The source is read up to the end mark.
 pub(crate) fn each(source: &mut dyn Source, see: See<'_>) -> Result<(), Fault> {
     let mut at = 0;
-    let mut extended = Extended::default();
     loop {
-        let mut block = [0; BLOCK];
-        fill(source, &mut block, "the end mark of the tar is missing")?;
-        let header_at = at;
-        at += BLOCK as u64;
-        if block.iter().all(|byte| *byte == 0) {
-            return match extended.length {
-                0 => Ok(()),
-                _ => Err(Problem::Damaged("a header of an extension that no entry follows".to_owned()).into()),
-            };
-        }
-        let header = checked(&block, header_at)?;
-        // Some tools leave fields empty that they have nothing for.
-        let number = |what: &str, field: std::ops::Range<usize>, found: io::Result<u64>| match found {
-            Err(_) if !header.as_bytes()[field].iter().all(|byte| matches!(byte, 0 | b' ')) => {
-                Err(Problem::Damaged(format!("{what} in the tar header at offset {header_at} is no number")))
-            }
-            found => Ok(found.unwrap_or_default()),
-        };
-        let size = number("a size", 124..136, header.entry_size())?;
-        let kind = header.as_bytes()[156];
-        if matches!(kind, b'x' | b'L' | b'K' | b'g') {
-            let content = extension(source, size)?;
-            at += size.next_multiple_of(BLOCK as u64);
-            let mut all = Extended::default();
-            let into = if kind == b'g' { &mut all } else { &mut extended };
-            into.length += BLOCK as u64 + size;
-            Problem::at_most("what extensions say of one entry", into.length, "bytes", 4 * MOST_EXTENDED)?;
-            let to_zero = || content.split(|byte| *byte == 0).next().unwrap_or_default().to_vec();
-            match kind {
-                b'L' => into.name = Some(to_zero()),
-                b'K' => into.link = Some(to_zero()),
-                _ => pax(&content, into)?,
-            }
-            if all.name.is_some() || all.link.is_some() || all.size.is_some() || !all.xattrs.is_empty() {
-                return Err(Problem::Unsupported("one name, size or attribute for all entries".to_owned()).into());
-            }
-            continue;
-        }
-        let extended = std::mem::take(&mut extended);
-        let whole_name = extended.name.clone().unwrap_or_else(|| header.path_bytes().into_owned());
-        let named = |problem| Fault { entry: Some(shown(&whole_name)), problem };
-        let size = extended.size.unwrap_or(size);
-        let target = || {
-            let target = extended.link.clone();
-            target.unwrap_or_else(|| header.link_name_bytes().map(|name| name.into_owned()).unwrap_or_default())
-        };
-        let unsupported = |what: &str| named(Problem::Unsupported(what.to_owned()));
-        let kind = match kind {
-            _ if extended.sparse => return Err(unsupported("it is a sparse file")),
-            b'0' | b'7' | 0 if whole_name.ends_with(b"/") => Kind::Folder,
-            b'0' | b'7' | 0 => Kind::File,
-            b'1' | b'2' if target().len() as u64 > LONGEST_NAME => {
-                let found = target().len() as u64;
-                let problem =
-                    Problem::TooLarge { what: "the target of the link", found, unit: "bytes", limit: LONGEST_NAME };
-                return Err(named(problem));
-            }
-            b'1' => Kind::HardLink(plain_name(&target()).map_err(named)?),
-            b'2' => Kind::Symlink(target()),
-            b'3' | b'4' | b'6' => Kind::Special,
-            b'5' => Kind::Folder,
-            b'S' => return Err(unsupported("it is a sparse file")),
-            _ => return Err(unsupported("it is an entry of an unknown kind")),
-        };
-        // What is no file has no content; some tools write a size all the same, and others then read content.
-        if kind != Kind::File && size != 0 {
-            return Err(unsupported("it is no file and has a size"));
-        }
-        Problem::at_most("the file", size, "bytes", u64::MAX / 4).map_err(named)?;
-        let mode = number("a mode", 100..108, header.mode().map(u64::from))? as u32;
-        let entry = Entry {
-            name: plain_name(&whole_name).map_err(named)?,
-            kind,
-            size,
-            mode: mode & 0o7777,
-            uid: extended.uid.map_or_else(|| number("an owner", 108..116, header.uid()), Ok)?,
-            gid: extended.gid.map_or_else(|| number("a group", 116..124, header.gid()), Ok)?,
-            mtime: extended
-                .mtime
-                .map_or_else(|| number("a time", 136..148, header.mtime()).map(|time| time as i64), Ok)?,
-            xattrs: extended.xattrs,
-            offset: at,
-        };
-        if entry.name.is_empty() && entry.kind != Kind::Folder {
-            return Err(named(Problem::Name("is empty")));
-        }
+        let Next::Entry(raw) = next(source, &mut at)? else { return Ok(()) };
+        let named = |problem| Fault { entry: Some(shown(&raw.name)), problem };
+        let size = raw.size;
+        let entry = raw.plain(at).map_err(named)?;
         let mut content = Content { source, left: size };
         see(entry, &mut content).map_err(named)?;
         let padded = size.next_multiple_of(BLOCK as u64);
         let left = content.left + (padded - size);
         at += padded;
-        source.skip(left).map_err(|error| named(missing(error, "an entry's content is missing")))?;
+        source
+            .skip(left)
+            .map_err(|error| Fault::from(missing(error, "an entry's content is missing")))
+            .map_err(|fault| named(fault.problem))?;
     }
 }
 
-fn missing(error: io::Error, what: &str) -> Problem {
+/// Reads the headers of the next entry, which begin at the offset `at`, and moves `at` behind them. The caller reads
+/// the content and its padding.
+///
+/// # Errors
+/// The source cannot be read, it ends, or the headers are damaged, too large, or of an unknown kind.
+pub fn next(source: &mut dyn Read, at: &mut u64) -> Result<Next, ReadError> {
+    let mut extended = Extended::default();
+    let mut is_extended = false;
+    loop {
+        let mut block = [0; BLOCK];
+        fill(source, &mut block, "the end mark of the tar is missing")?;
+        let header_at = *at;
+        *at += BLOCK as u64;
+        if block.iter().all(|byte| *byte == 0) {
+            if is_extended {
+                return Err(Problem::Damaged("a header of an extension that no entry follows".to_owned()).into());
+            }
+            extended.raw.extend_from_slice(&block);
+            return Ok(Next::End(extended.raw));
+        }
+        let header = checked(&block, header_at)?;
+        let size = number(header, header_at, "a size", 124..136, header.entry_size())?;
+        let kind = header.as_bytes()[156];
+        if !matches!(kind, b'x' | b'L' | b'K' | b'g') {
+            return Ok(Next::Entry(Box::new(entry(block, header_at, size, extended)?)));
+        }
+        let padded = extension(source, size)?;
+        *at += padded.len() as u64;
+        extended.raw.extend_from_slice(&block);
+        extended.raw.extend_from_slice(&padded);
+        let length = extended.raw.len() as u64;
+        Problem::at_most("what extensions say of one entry", length, "bytes", 4 * MOST_EXTENDED)?;
+        let content = &padded[..size as usize];
+        let to_zero = || content.split(|byte| *byte == 0).next().unwrap_or_default().to_vec();
+        let mut all = Extended::default();
+        match kind {
+            b'L' => extended.name = Some(to_zero()),
+            b'K' => extended.link = Some(to_zero()),
+            b'g' => pax(content, &mut all)?,
+            _ => pax(content, &mut extended)?,
+        }
+        is_extended |= kind != b'g';
+        if all.name.is_some() || all.link.is_some() || all.size.is_some() || !all.xattrs.is_empty() {
+            return Err(Problem::Unsupported("one name, size or attribute for all entries".into()).into());
+        }
+    }
+}
+
+/// The number in a field. Some tools leave fields empty that they have nothing for.
+fn number(
+    header: &Header,
+    header_at: u64,
+    what: &str,
+    field: std::ops::Range<usize>,
+    found: io::Result<u64>,
+) -> Checked<u64> {
+    match found {
+        Err(_) if !header.as_bytes()[field].iter().all(|byte| matches!(byte, 0 | b' ')) => {
+            Err(Problem::Damaged(format!("{what} in the tar header at offset {header_at} is no number")))
+        }
+        found => Ok(found.unwrap_or_default()),
+    }
+}
+
+/// The entry with this header, whose own field says `size`.
+fn entry(block: [u8; BLOCK], header_at: u64, size: u64, mut extended: Extended) -> Result<RawEntry, Fault> {
+    let header = Header::from_byte_slice(&block);
+    let name = extended.name.take().unwrap_or_else(|| header.path_bytes().into_owned());
+    let named = |problem| Fault { entry: Some(shown(&name)), problem };
+    let unsupported = |what: &'static str| named(Problem::Unsupported(what.into()));
+    let link = extended.link.take();
+    let target =
+        || link.clone().unwrap_or_else(|| header.link_name_bytes().map(|name| name.into_owned()).unwrap_or_default());
+    let kind = match block[156] {
+        _ if extended.sparse => return Err(unsupported("it is a sparse file")),
+        b'0' | b'7' | 0 if name.ends_with(b"/") => Kind::Folder,
+        b'0' | b'7' | 0 => Kind::File,
+        b'1' | b'2' if target().len() as u64 > LONGEST_NAME => {
+            let found = target().len() as u64;
+            let problem =
+                Problem::TooLarge { what: "the target of the link", found, unit: "bytes", limit: LONGEST_NAME };
+            return Err(named(problem));
+        }
+        b'1' => Kind::HardLink(target()),
+        b'2' => Kind::Symlink(target()),
+        b'3' | b'4' | b'6' => Kind::Special,
+        b'5' => Kind::Folder,
+        b'S' => return Err(unsupported("it is a sparse file")),
+        _ => return Err(unsupported("it is an entry of an unknown kind")),
+    };
+    let has_extended_size = extended.size.is_some();
+    let size = extended.size.unwrap_or(size);
+    // What is no file has no content; some tools write a size all the same, and others then read content.
+    if kind != Kind::File && size != 0 {
+        return Err(unsupported("it is no file and has a size"));
+    }
+    Problem::at_most("the file", size, "bytes", u64::MAX / 4).map_err(named)?;
+    // Numbers that nobody asks for may be missing, but not be damaged.
+    let fields = [
+        ("an owner", 108..116, header.uid(), extended.uid),
+        ("a group", 116..124, header.gid(), extended.gid),
+        ("a time", 136..148, header.mtime(), extended.mtime.map(|time| time as u64)),
+    ];
+    let mut numbers = [0; 3];
+    for (kept, (what, field, found, extended)) in numbers.iter_mut().zip(fields) {
+        *kept = extended.map_or_else(|| number(header, header_at, what, field, found), Ok)?;
+    }
+    let mode = number(header, header_at, "a mode", 100..108, header.mode().map(u64::from))? as u32 & 0o7777;
+    let [uid, gid, mtime] = numbers;
+    let (extensions, xattrs) = (std::mem::take(&mut extended.raw), extended.xattrs);
+    let facts = Facts { mode, uid, gid, mtime: mtime as i64, xattrs };
+    Ok(RawEntry { extensions, header: block, name, kind, size, has_extended_size, facts })
+}
+
+impl RawEntry {
+    /// The entry with a plain name, whose content begins at `offset`.
+    fn plain(&self, offset: u64) -> Checked<Entry> {
+        let kind = match &self.kind {
+            Kind::HardLink(of) => Kind::HardLink(plain_name(of)?),
+            other => other.clone(),
+        };
+        let name = plain_name(&self.name)?;
+        if name.is_empty() && kind != Kind::Folder {
+            return Err(Problem::Name("is empty"));
+        }
+        let Facts { mode, uid, gid, mtime, xattrs } = &self.facts;
+        let (mode, uid, gid, mtime, xattrs) = (*mode, *uid, *gid, *mtime, xattrs.clone());
+        Ok(Entry { name, kind, size: self.size, mode, uid, gid, mtime, xattrs, offset })
+    }
+}
+
+fn missing(error: io::Error, what: &str) -> ReadError {
     match error.kind() {
-        io::ErrorKind::UnexpectedEof => Problem::Truncated(what.to_owned()),
-        _ => Problem::reading(error),
+        io::ErrorKind::UnexpectedEof => Problem::Truncated(what.to_owned()).into(),
+        _ => ReadError::Io(error),
     }
 }
 
-fn fill(source: &mut dyn Source, buffer: &mut [u8], what: &str) -> Checked<()> {
+fn fill(source: &mut dyn Read, buffer: &mut [u8], what: &str) -> Result<(), ReadError> {
     source.read_exact(buffer).map_err(|error| missing(error, what))
 }
 
-fn extension(source: &mut dyn Source, size: u64) -> Checked<Vec<u8>> {
+/// The content of an extension, in whole blocks.
+fn extension(source: &mut dyn Read, size: u64) -> Result<Vec<u8>, ReadError> {
     Problem::at_most("a header of an extension", size, "bytes", MOST_EXTENDED)?;
     let mut content = vec![0; (size as usize).next_multiple_of(BLOCK)];
     fill(source, &mut content, "a header of an extension is cut off")?;
-    content.truncate(size as usize);
     Ok(content)
 }
 

@@ -127,7 +127,9 @@ fn tars_that_are_damaged() {
     let mut behind = plain.clone();
     behind.extend([b'x'; 512]);
     let without_end = &plain[..plain.len() - 1024];
-    for (bytes, says) in [(&wrong_sum[..], "checksum"), (&behind, "end mark"), (without_end, "no end mark")] {
+    for (bytes, says) in
+        [(&wrong_sum[..], "checksum"), (&behind, "end mark"), (without_end, "end mark of the tar is missing")]
+    {
         lab.put("sdk.tar.gz", &gzip(bytes));
         lab.changes_nothing(2, ["graft", "sdk.tar.gz"]).says(&["`sdk.tar.gz`", says]);
     }

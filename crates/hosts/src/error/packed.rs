@@ -1,5 +1,9 @@
 //! Faults of a packed bundle.
 
+use std::borrow::Cow;
+
+use images::Problem;
+
 /// A problem of a packed bundle.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PackedError {
@@ -29,7 +33,7 @@ pub enum PackedError {
     },
     /// A form of entry that is not copied blindly.
     #[error("{0}, which is not supported in a packed bundle")]
-    Unsupported(&'static str),
+    Unsupported(Cow<'static, str>),
     /// No manifest of a Swift SDK in it.
     #[error("it is no Swift SDK bundle: no folder in it has an `info.json` that names an artifact of type `swiftSDK`")]
     NoSwiftSdk,
@@ -39,6 +43,18 @@ impl PackedError {
     /// Refuses more than `limit` of something.
     pub(crate) fn at_most(what: &'static str, found: u64, unit: &'static str, limit: u64) -> Result<(), PackedError> {
         if found > limit { Err(PackedError::TooLarge { what, found, unit, limit }) } else { Ok(()) }
+    }
+
+    /// What the reader of tars says.
+    pub(crate) fn of_tar(problem: Problem) -> PackedError {
+        match problem {
+            Problem::Truncated(what) => PackedError::Truncated(what),
+            Problem::Name(what) => PackedError::Name(what),
+            Problem::Unsupported(what) => PackedError::Unsupported(what),
+            Problem::TooLarge { what, found, unit, limit } => PackedError::TooLarge { what, found, unit, limit },
+            Problem::Damaged(what) => PackedError::Damaged(what),
+            other => PackedError::Damaged(other.to_string()),
+        }
     }
 
     /// Whether the file is malformed; otherwise it is refused, because touching it would not be safe.

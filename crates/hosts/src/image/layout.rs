@@ -7,6 +7,8 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use images::tar::{Next, ReadError, next};
+
 use crate::error::{Error, IoContext};
 use crate::sink::folder;
 
@@ -147,12 +149,14 @@ pub(super) fn copy_folder(from: &Path, to: &Path, changes: &Changes<'_>) -> Resu
     })
 }
 
-/// An entry of a tar: where it begins, and where the next one does.
+/// An entry of a tar: where its extensions, its header and its content begin.
 struct Entry {
     name: Vec<u8>,
+    start: u64,
     header: u64,
     content: u64,
     size: u64,
+    has_extended_size: bool,
 }
 
 impl Entry {
@@ -161,23 +165,30 @@ impl Entry {
     }
 }
 
-/// The entries of a tar, headers of extensions among them.
+/// The entries of a tar.
 fn entries(file: &File) -> io::Result<Vec<Entry>> {
     let mut reader = file;
-    reader.seek(SeekFrom::Start(0))?;
-    let mut archive = tar::Archive::new(reader);
-    let mut found = Vec::new();
-    for entry in archive.entries_with_seek()?.raw(true) {
-        let entry = entry?;
-        let name = entry.header().path_bytes().into_owned();
-        found.push(Entry {
-            name: name.strip_prefix(b"./").map_or(name.clone(), <[u8]>::to_vec),
-            header: entry.raw_header_position(),
-            content: entry.raw_file_position(),
-            size: entry.header().entry_size()?,
-        });
+    let (mut found, mut at) = (Vec::new(), 0);
+    loop {
+        reader.seek(SeekFrom::Start(at))?;
+        let start = at;
+        let entry = match next(&mut reader, &mut at) {
+            Ok(Next::Entry(entry)) => entry,
+            Ok(Next::End(_)) => return Ok(found),
+            Err(ReadError::Io(error)) => return Err(error),
+            Err(ReadError::Fault(fault)) => return Err(io::Error::new(io::ErrorKind::InvalidData, fault.problem)),
+        };
+        let entry = Entry {
+            name: entry.name.strip_prefix(b"./").map_or(entry.name.clone(), <[u8]>::to_vec),
+            start,
+            header: at - BLOCK,
+            content: at,
+            size: entry.size,
+            has_extended_size: entry.has_extended_size,
+        };
+        at = entry.end();
+        found.push(entry);
     }
-    Ok(found)
 }
 
 /// Returns the header and the content of a file in a tar; `None` if there is none, or several.
@@ -205,7 +216,7 @@ pub(super) fn copy_tar(from: &File, to: &mut impl Write, changes: &Changes<'_>) 
             to.write_all(&header)?;
             padded(to, &replacement.content)?;
         } else if changes.dropped.contains(&*name) {
-            copy_range(from, done, entry.header, to)?;
+            copy_range(from, done, entry.start, to)?;
         } else {
             copy_range(from, done, entry.end(), to)?;
         }
@@ -223,6 +234,10 @@ pub(super) fn copy_tar(from: &File, to: &mut impl Write, changes: &Changes<'_>) 
 
 /// The header of an entry with another size.
 fn resized(from: &File, entry: &Entry, size: u64) -> io::Result<Vec<u8>> {
+    if entry.has_extended_size {
+        let name = String::from_utf8_lossy(&entry.name);
+        return Err(io::Error::other(format!("the size of `{name}` is in a header of an extension")));
+    }
     let mut header = tar::Header::new_old();
     from.read_exact_at(header.as_mut_bytes(), entry.header)?;
     header.set_size(size);
@@ -281,7 +296,7 @@ mod tests {
             header.set_size(content.len() as u64);
             tar.append_data(&mut header, name, content).expect("memory");
         };
-        put(&format!("blobs/{}", "long/".repeat(40)), b"one");
+        put(&format!("blobs/{}name", "long/".repeat(40)), b"one");
         put("./index.json", b"{\"a\":1}");
         put("blobs/sha256/full", &[7; 512]);
         let mut bytes = tar.into_inner().expect("memory");

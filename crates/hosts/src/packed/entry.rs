@@ -3,20 +3,9 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use crate::error::packed::PackedError;
+use images::tar::Kind;
 
-/// The kind of an entry.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Kind {
-    File,
-    Folder,
-    /// With its target as it is written.
-    Symlink(Vec<u8>),
-    /// With the name of the entry that it is another name of.
-    HardLink(Vec<u8>),
-    /// A device or pipe.
-    Special,
-}
+use crate::error::packed::PackedError;
 
 /// Entries by their names: `/` between parts, none at the ends, no `.` parts.
 #[derive(Debug, Default)]

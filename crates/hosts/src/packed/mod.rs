@@ -68,6 +68,17 @@ impl From<PackedError> for CopyError {
     }
 }
 
+impl From<images::tar::ReadError> for CopyError {
+    fn from(error: images::tar::ReadError) -> CopyError {
+        match error {
+            images::tar::ReadError::Io(error) => CopyError::reading(error),
+            images::tar::ReadError::Fault(fault) => {
+                CopyError::Packed { entry: fault.entry, problem: PackedError::of_tar(fault.problem) }
+            }
+        }
+    }
+}
+
 impl From<Error> for CopyError {
     fn from(error: Error) -> CopyError {
         CopyError::Host(error)

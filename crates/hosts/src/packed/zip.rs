@@ -11,7 +11,9 @@ use flate2::read::DeflateDecoder;
 use flate2::write::DeflateEncoder;
 use flate2::{Compression, Crc};
 
-use super::entry::{Kind, plain_name};
+use images::tar::Kind;
+
+use super::entry::plain_name;
 use super::unpacked_size::UnpackedSize;
 use super::{CopyError, Editor, shown};
 use crate::error::packed::PackedError;
@@ -124,7 +126,7 @@ pub(super) fn copy(
 
 fn in_32_bits(value: u64) -> Result<u32, PackedError> {
     let fits = u32::try_from(value).ok().filter(|value| *value != IN_ZIP64);
-    fits.ok_or(PackedError::Unsupported("it would be over 4 GiB"))
+    fits.ok_or(PackedError::Unsupported("it would be over 4 GiB".into()))
 }
 
 struct Out<'a> {
@@ -180,16 +182,16 @@ impl Zip<'_> {
         let disks = [u16_at(&end, 4), u16_at(&end, 6)];
         let (count_here, count) = (u16_at(&end, 8), u16_at(&end, 10));
         if count == 0xffff || u32_at(&end, 12) == IN_ZIP64 || u32_at(&end, 16) == IN_ZIP64 {
-            return Err(PackedError::Unsupported("it is in the zip64 form").into());
+            return Err(PackedError::Unsupported("it is in the zip64 form".into()).into());
         }
         if disks != [0, 0] || count_here != count {
-            return Err(PackedError::Unsupported("it is one of several parts").into());
+            return Err(PackedError::Unsupported("it is one of several parts".into()).into());
         }
         let (length, start) = (u64::from(u32_at(&end, 12)), u64::from(u32_at(&end, 16)));
         if start + length != position {
             // A signature (4.3.13), a zip64 record, or bytes before the first entry that offsets do not count.
             return match start + length < position {
-                true => Err(PackedError::Unsupported("something lies between its directory and its end").into()),
+                true => Err(PackedError::Unsupported("something lies between its directory and its end".into()).into()),
                 false => Err(PackedError::Damaged("its directory overlaps its end record".to_owned()).into()),
             };
         }
@@ -220,7 +222,7 @@ impl Zip<'_> {
             };
             let named = |problem| CopyError::Packed { entry: Some(shown(&central.name)), problem };
             if [20, 24, 42].iter().any(|field| u32_at(rest, *field) == IN_ZIP64) {
-                return Err(named(PackedError::Unsupported("it is in the zip64 form")));
+                return Err(named(PackedError::Unsupported("it is in the zip64 form".into())));
             }
             if central.offset + LOCAL as u64 > start {
                 return Err(named(PackedError::Damaged("its header lies outside of the file".to_owned())));
@@ -277,7 +279,7 @@ impl Zip<'_> {
         let named = |problem| CopyError::Packed { entry: Some(shown(&central.name)), problem };
         let damaged = |what: &str| named(PackedError::Damaged(what.to_owned()));
         if central.flags() & ENCRYPTED != 0 {
-            return Err(named(PackedError::Unsupported("it is encrypted")));
+            return Err(named(PackedError::Unsupported("it is encrypted".into())));
         }
         PackedError::at_most("the file", central.plain(), "bytes", limit).map_err(named)?;
         if central.packed() > 2 * limit {
@@ -294,7 +296,7 @@ impl Zip<'_> {
                 unpacked.map_err(|error| damaged(&format!("its content cannot be unpacked: {error}")))?;
                 bytes
             }
-            _ => return Err(named(PackedError::Unsupported("it is compressed by another method than deflate"))),
+            _ => return Err(named(PackedError::Unsupported("it is compressed by another method than deflate".into()))),
         };
         let mut crc = Crc::new();
         crc.update(&bytes);
