@@ -3,9 +3,9 @@
 use format::needed::Needed;
 use format::{Arch, LOADER, Linked, Marks};
 
+use crate::appended::PlanError;
 use crate::blob::{Blob, BlobError};
 use crate::image::{Image, PT_DYNAMIC, PT_INTERP, SHT_DYNSYM, u64_at};
-use crate::layout::PlanError;
 use crate::merge::needed::{self, Need, NeedPlan};
 use crate::merge::{self, Merge, MergePlan};
 use crate::plan::{self, Graft, Plan};

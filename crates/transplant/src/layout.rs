@@ -16,14 +16,14 @@
 //! ([`SectionTable::add_program_headers`]). Only then do GNU's, LLVM's and elfutils' strip and objcopy keep the file
 //! whole. For the same reason all data is in the file.
 
-use format::entries::ENTRY;
-use format::{note, parameters};
+use format::parameters;
 
-use crate::blob::{Blob, BlobError};
+use crate::appended::{Appended, Jump, PlanError, Start, write_entries, write_jumps, write_start};
+use crate::blob::Blob;
 use crate::code::{Edit, Machine};
 use crate::image::{
-    Image, PF_R, PF_W, PF_X, PT_LOAD, PT_NOTE, PT_PHDR, PT_TLS, SHF_EXECINSTR, SHF_TLS, SHF_WRITE, SHT_NOBITS,
-    SHT_NOTE, SHT_PROGBITS, Section, Segment,
+    Image, PF_R, PF_W, PF_X, PT_NOTE, PT_TLS, SHF_EXECINSTR, SHF_TLS, SHF_WRITE, SHT_NOBITS, SHT_NOTE, SHT_PROGBITS,
+    Segment,
 };
 use crate::location::Location;
 use crate::refusal::Refusal;
@@ -43,16 +43,6 @@ pub(crate) struct Parts<'a> {
     pub(crate) jumps: Vec<Jump>,
     pub(crate) main: Edit,
     pub(crate) parameters: Parameters,
-}
-
-/// A jump or a call into the donor.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Jump {
-    /// The entry point's number in the note on entry points; `None` for a call.
-    pub(crate) number: Option<u32>,
-    pub(crate) site: u64,
-    /// The donor's symbol.
-    pub(crate) to: &'static str,
 }
 
 /// The values for the blob's `struct transplant_parameters` (crates/donors/transplant/parameters.h). Addresses are the
@@ -110,44 +100,33 @@ pub(crate) fn assemble(parts: Parts<'_>) -> Result<Vec<u8>, PlanError> {
     if span >= i32::MAX as u64 || (!image.position_independent && base + headers_at > i32::MAX as u64) {
         return Err(Refusal::OutOfReach(span).into());
     }
-    let words: [u64; parameters::WORDS] = [
-        relative(image.entry),
-        headers_at,
-        table_at,
-        pairs.len() as u64,
-        blob.data,
-        copy,
-        blob.sealed_end - blob.data,
-        headers_at - copy,
-        given.errno_offset as u64,
-        given.key_destructors.map_or(0, relative),
-        relative(given.main),
-        // Set only in the copy that runs the self-test: `self_test`.
-        0,
-        image_at,
-        storage.image.len() as u64,
-        storage.size,
-        storage.align,
-        match main {
+    let start = Start {
+        entry: relative(image.entry),
+        headers: headers_at,
+        relocations: table_at,
+        relocation_count: pairs.len() as u64,
+        sealed: [blob.data, copy],
+        sealed_size: [blob.sealed_end - blob.data, headers_at - copy],
+        errno_offset: given.errno_offset,
+        key_destructors: given.key_destructors.map_or(0, relative),
+        main: relative(given.main),
+        tls_image: image_at,
+        tls_file_size: storage.image.len() as u64,
+        tls_size: storage.size,
+        tls_alignment: storage.align,
+        start_main: match main {
             Edit::Branch { target, .. } => relative(target),
             Edit::Operand { .. } => 0,
         },
-        given.streams.map_or(0, relative),
-    ];
-    let calls = given.calls.iter().map(|call| call.map_or(0, relative));
-    let at = blob.symbol("transplant_parameters")? as usize + parameters::HEAD;
-    let words: Vec<u8> = words.into_iter().chain(calls).flat_map(u64::to_le_bytes).collect();
-    blob.write(at, &words);
+        streams: given.streams.map_or(0, relative),
+        calls: given.calls.map(|call| call.map_or(0, relative)),
+    };
+    start.write(&mut blob)?;
     let entries: Vec<(u64, u32)> = jumps.iter().filter_map(|jump| Some((jump.site, jump.number?))).collect();
     write_entries(&mut blob, base, &entries)?;
 
     let mut file = image.bytes.to_vec();
-    for jump in &jumps {
-        let target = base + blob.symbol(jump.to)?;
-        let at = image.offset(jump.site).ok_or_else(|| Refusal::Malformed("an entry point is not in it".into()))?;
-        let bytes = machine.jump(jump.site, target, jump.number.is_none()).ok_or(Refusal::OutOfReach(span))?;
-        file[at..at + bytes.len()].copy_from_slice(&bytes);
-    }
+    write_jumps(&mut file, image, machine, (&jumps, &blob, base), span)?;
     let (field, bytes) = match main {
         Edit::Operand { field, from, to } => {
             let target = base + blob.symbol(to)?;
@@ -162,86 +141,45 @@ pub(crate) fn assemble(parts: Parts<'_>) -> Result<Vec<u8>, PlanError> {
     file[at..at + bytes.len()].copy_from_slice(&bytes);
     file.resize(offset as usize, 0);
     file.extend(&blob.memory);
-    let place = NewAddresses { page, base, offset, headers_at, image_at, table_at, copy };
-    let segments = segments(image, &blob, &place, &storage);
-    file.extend(segments.iter().flat_map(Segment::encode));
-    let start = base + blob.symbol("transplant_start")?;
-    file[24..32].copy_from_slice(&start.to_le_bytes());
-    file[32..40].copy_from_slice(&(offset + headers_at).to_le_bytes());
-    file[56..58].copy_from_slice(&(segments.len() as u16).to_le_bytes());
+    let place = NewAddresses { base, headers_at, image_at, table_at, copy };
+    let appended = Appended { location, page, headers_at: base + headers_at };
+    let loads = vec![(PF_R | PF_X, base..base + blob.data), (PF_R | PF_W, base + blob.data..base + headers_at)];
+    let count = appended.write_headers(&mut file, segments(image, &blob, &place, &appended, &storage), loads);
+    write_start(&mut file, base + blob.symbol("transplant_start")?);
     if !image.sections.is_empty() {
-        append_sections(&mut file, image, &blob, &place, (&storage, segments.len()));
+        append_sections(&mut file, image, &blob, &place, (&appended, &storage, count));
     }
     Ok(file)
 }
 
-/// Why no file was made.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum PlanError {
-    #[error(transparent)]
-    Refusal(#[from] Refusal),
-    #[error(transparent)]
-    Blob(#[from] BlobError),
-}
-
-/// Distances from the base, except for the first two.
+/// Distances from the base, except for that itself.
 struct NewAddresses {
-    page: u64,
     base: u64,
-    offset: u64,
     headers_at: u64,
     image_at: u64,
     table_at: u64,
     copy: u64,
 }
 
-/// Writes the note of redirected entry points (docs/note.md): distances, each from its own place.
-pub(crate) fn write_entries(blob: &mut Blob, base: u64, entries: &[(u64, u32)]) -> Result<(), PlanError> {
-    let at = blob.symbol("transplant_entries")? + note::HEAD as u64;
-    if entries.len() > blob.room()? {
-        return Err(BlobError::Layout("it has no room for the entry points".to_owned()).into());
-    }
-    for (index, (entry, number)) in entries.iter().enumerate() {
-        let place = at + (ENTRY * index) as u64;
-        blob.write(place as usize, &(entry.wrapping_sub(base + place) as u32).to_le_bytes());
-        blob.write(place as usize + 4, &number.to_le_bytes());
-    }
-    Ok(())
-}
-
-/// The program's headers, with the new ones behind its last loaded segment.
-fn segments(image: &Image<'_>, blob: &Blob, place: &NewAddresses, storage: &ThreadStorage) -> Vec<Segment> {
-    let segment = |kind, flags, from: u64, size: u64, align| Segment {
-        kind,
-        flags,
-        offset: place.offset + from,
-        address: place.base + from,
-        physical: place.base + from,
-        file_size: size,
-        memory_size: size,
-        align,
-    };
+/// The program's headers without what is loaded anew.
+fn segments(
+    image: &Image<'_>,
+    blob: &Blob,
+    place: &NewAddresses,
+    appended: &Appended,
+    storage: &ThreadStorage,
+) -> Vec<Segment> {
+    let at = |from: u64, size: u64| place.base + from..place.base + from + size;
     let mut segments = image.segments.clone();
     let tls = Segment {
         memory_size: storage.size,
-        ..segment(PT_TLS, PF_R, place.image_at, storage.image.len() as u64, storage.align)
+        ..appended.segment(PT_TLS, PF_R, at(place.image_at, storage.image.len() as u64), storage.align)
     };
     match segments.iter_mut().find(|segment| segment.kind == PT_TLS) {
         Some(stock) => *stock = tls,
         None => segments.push(tls),
     }
-    segments.push(segment(PT_NOTE, PF_R, blob.notes.start, blob.notes.end - blob.notes.start, 4));
-    let last = segments.iter().rposition(|segment| segment.kind == PT_LOAD).map_or(0, |last| last + 1);
-    let size = ((segments.len() + 3) * crate::image::PROGRAM_HEADER) as u64;
-    let new = [
-        segment(PT_LOAD, PF_R | PF_X, 0, blob.data, place.page),
-        segment(PT_LOAD, PF_R | PF_W, blob.data, place.headers_at - blob.data, place.page),
-        segment(PT_LOAD, PF_R, place.headers_at, size, place.page),
-    ];
-    segments.splice(last..last, new);
-    for own in segments.iter_mut().filter(|segment| segment.kind == PT_PHDR) {
-        *own = segment(PT_PHDR, PF_R, place.headers_at, size, 8);
-    }
+    segments.push(appended.segment(PT_NOTE, PF_R, at(blob.notes.start, blob.notes.end - blob.notes.start), 4));
     segments
 }
 
@@ -252,17 +190,11 @@ fn append_sections(
     image: &Image<'_>,
     blob: &Blob,
     place: &NewAddresses,
-    (storage, segments): (&ThreadStorage, usize),
+    (appended, storage, segments): (&Appended, &ThreadStorage, usize),
 ) {
     let mut table = SectionTable::of(image);
-    let section = |kind, flags, from: u64, to: u64, align| Section {
-        kind,
-        flags,
-        address: place.base + from,
-        offset: place.offset + from,
-        size: to - from,
-        align,
-        ..Section::default()
+    let section = |kind, flags, from: u64, to: u64, align| {
+        appended.section(kind, flags, &(place.base + from..place.base + to), align)
     };
     let image_end = place.image_at + storage.image.len() as u64;
     table.add(".note.allograft", section(SHT_NOTE, 0, blob.notes.start, blob.notes.end, 4));
@@ -272,7 +204,7 @@ fn append_sections(
     let tdata = table.add(".allograft.tdata", section(SHT_PROGBITS, flags, place.image_at, image_end, 1));
     let tbss = table.add(".allograft.tbss", section(SHT_NOBITS, flags, image_end, tbss_end, 1));
     table.add(".allograft.relocations", section(SHT_PROGBITS, SHF_WRITE, place.table_at, place.headers_at, 16));
-    table.add_program_headers(place.base + place.headers_at, place.offset + place.headers_at, segments);
+    table.add_program_headers(appended, segments);
     table.move_thread_storage(file, image, storage, (tdata, tbss));
     table.write(file);
 }

@@ -14,6 +14,7 @@
 //! | `threads` | threads and processes that the program makes itself, by clone |
 //! | `blob` | a donor, linked to bytes that refer to nothing outside |
 //! | `location` | where the donor's segments begin, in memory and in the file |
+//! | `appended` | what is appended to a file of any kind: segments, headers, jumps, parameters |
 //! | `layout` | where everything goes: segments, thread-local storage, headers |
 //! | `loader` | musl's libc.so, which is also the dynamic loader: what is found in it, and where everything goes |
 //! | `thread_storage` | the program's thread-local storage and the donor's in one |
@@ -24,6 +25,7 @@
 //! | `refusal` | why a program is left alone |
 //! | `count` | how often files were parsed, for tests of other crates |
 
+mod appended;
 mod blob;
 mod code;
 #[cfg(feature = "counted")]

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 
 use format::{Arch, Linked, Role, StringFunction, entries, parameters};
 
+use crate::appended::{Jump, PlanError};
 use crate::blob::{Blob, BlobError};
 use crate::code::{self, Code, Flow};
 use crate::executable::Executable;
 use crate::family::{self, Family};
-use crate::layout::{Jump, Parameters, Parts, PlanError, assemble};
+use crate::layout::{Parameters, Parts, assemble};
 use crate::location::Location;
 use crate::refusal::Refusal;
 use crate::relocations::Relocations;

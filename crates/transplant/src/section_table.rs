@@ -1,6 +1,7 @@
 //! The section headers of a grafted file: the program's, and new ones behind them. Tools that go by sections keep the
 //! new parts.
 
+use crate::appended::Appended;
 use crate::image::{
     Image, PROGRAM_HEADER, SHF_ALLOC, SHF_TLS, SHT_NOBITS, SHT_SHLIB, SHT_SYMTAB, STT_FUNC, STT_TLS, SYMBOL, Section,
     u64_at,
@@ -47,16 +48,15 @@ impl SectionTable {
         self.sections.len() - 1
     }
 
-    /// Adds the section of the `count` program headers, which are the last part of the file that is loaded: at this
-    /// address and offset.
+    /// Adds the section of the `count` program headers, which are the last part of the file that is loaded.
     ///
     /// elfutils (`eu-strip`; debugedit by libelf) writes over everything behind the last section that is loaded, and
     /// fills gaps between sections with zeros; so the headers need a section. GNU's tools put the headers in front of
     /// all sections of their segment, and move nothing if it has none. SHT_SHLIB serves both: the gABI reserves it
     /// without a meaning, libelf copies its bytes, and BFD leaves it out (bfd/elf.c, `bfd_section_from_shdr`).
-    pub(crate) fn add_program_headers(&mut self, address: u64, offset: u64, count: usize) {
-        let size = (count * PROGRAM_HEADER) as u64;
-        self.add(HEADERS, Section { kind: SHT_SHLIB, address, offset, size, align: 8, ..Section::default() });
+    pub(crate) fn add_program_headers(&mut self, appended: &Appended, count: usize) {
+        let range = appended.headers_at..appended.headers_at + (count * PROGRAM_HEADER) as u64;
+        self.add(HEADERS, appended.section(SHT_SHLIB, 0, &range, 8));
     }
 
     /// Adds a name. Returns its place among the names.

@@ -14,16 +14,15 @@
 //! (fs/binfmt_elf.c, load_elf_interp); so none is left. And the loader takes its own program headers at its base plus
 //! their offset in the file (ldso/dynlink.c, `__dls2`).
 
-use format::parameters;
-
 use super::{Findings, refused};
+use crate::appended::{Appended, PlanError, Start, write_entries, write_jumps, write_start};
 use crate::blob::{Blob, BlobError, VARIABLE};
 use crate::code::Machine;
 use crate::image::{
-    Image, PF_R, PF_W, PF_X, PROGRAM_HEADER, PT_LOAD, PT_NOTE, PT_PHDR, SHF_ALLOC, SHF_EXECINSTR, SHF_WRITE,
-    SHT_NOBITS, SHT_NOTE, SHT_PROGBITS, Section, Segment, u64_at,
+    Image, PF_R, PF_W, PF_X, PT_LOAD, PT_NOTE, SHF_ALLOC, SHF_EXECINSTR, SHF_WRITE, SHT_NOBITS, SHT_NOTE, SHT_PROGBITS,
+    Segment, u64_at,
 };
-use crate::layout::{PlanError, write_entries};
+use crate::location::Location;
 use crate::refusal::Refusal;
 use crate::section_table::SectionTable;
 
@@ -68,8 +67,6 @@ struct Places {
     data: u64,
     table: u64,
     headers: u64,
-    /// The largest size of a page.
-    page: u64,
 }
 
 /// Returns the grafted file.
@@ -81,7 +78,6 @@ pub(super) fn assemble(
 ) -> Result<Vec<u8>, PlanError> {
     let Findings { jumps, end, exit, errno_offset, values, slots } = findings;
     let page = machine.page();
-    let malformed = |what: &str| Refusal::Malformed(what.to_owned());
     let writable = writable(image)?;
     let mut file = image.bytes.to_vec();
     for jump in &jumps {
@@ -109,55 +105,45 @@ pub(super) fn assemble(
     let mut memory = std::mem::take(&mut blob.memory);
     memory.extend(blob.relative.iter().flat_map(|(place, value)| [place.to_le_bytes(), value.to_le_bytes()].concat()));
     memory.resize(memory.len().next_multiple_of(page as usize), 0);
-    let places = Places { base, data: blob.data, table, headers: memory.len() as u64, page };
+    let places = Places { base, data: blob.data, table, headers: memory.len() as u64 };
     blob.memory = memory;
     if base + places.headers > i32::MAX as u64 {
         return Err(Refusal::OutOfReach(base + places.headers).into());
     }
 
     // Of `struct transplant_parameters`, a loader has no main, no self-test and no PT_TLS.
-    let mut words = [0_u64; parameters::WORDS];
-    words[..10].copy_from_slice(&[
-        relative(image.entry),
-        places.headers,
-        table,
-        blob.relative.len() as u64,
-        blob.data,
-        0,
-        blob.sealed_end - blob.data,
-        0,
-        errno_offset as u64,
-        relative(end.destructors),
-    ]);
-    words[17] = relative(exit.streams);
-    let write = |blob: &mut Blob, name: &str, head: usize, words: &[u64]| {
-        let at = blob.symbol(name)? as usize + head;
-        let words: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        blob.write(at, &words);
-        Ok::<(), BlobError>(())
+    let start = Start {
+        entry: relative(image.entry),
+        headers: places.headers,
+        relocations: table,
+        relocation_count: blob.relative.len() as u64,
+        sealed: [blob.data, 0],
+        sealed_size: [blob.sealed_end - blob.data, 0],
+        errno_offset,
+        key_destructors: relative(end.destructors),
+        streams: relative(exit.streams),
+        ..Start::default()
     };
-    write(&mut blob, "transplant_parameters", parameters::HEAD, &words)?;
+    start.write(&mut blob)?;
     let [malloc, aligned_alloc] = [slots.malloc, slots.aligned_alloc].map(|(slot, own)| [slot, own].map(relative));
     let values = [values.field as u64, values.size, relative(values.main)];
-    write(&mut blob, "transplant_loader", 0, &[&values[..], &malloc, &aligned_alloc].concat())?;
+    let words = [&values[..], &malloc, &aligned_alloc].concat();
+    let words: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
+    let at = blob.symbol("transplant_loader")? as usize;
+    blob.write(at, &words);
     let entries: Vec<(u64, u32)> = jumps.iter().filter_map(|jump| Some((jump.site, jump.number?))).collect();
     write_entries(&mut blob, base, &entries)?;
-    for jump in &jumps {
-        let target = base + blob.symbol(jump.to)?;
-        let at = image.offset(jump.site).ok_or_else(|| malformed("an entry point is not in it"))?;
-        let bytes = machine.jump(jump.site, target, jump.number.is_none()).ok_or(Refusal::OutOfReach(base))?;
-        file[at..at + bytes.len()].copy_from_slice(&bytes);
-    }
+    write_jumps(&mut file, image, machine, (&jumps, &blob, base), base)?;
 
     file.resize(base as usize, 0);
     file.extend(&blob.memory);
-    let segments = segments(image, &blob, &places, &moved);
-    file.extend(segments.iter().flat_map(Segment::encode));
-    let start = base + blob.symbol("transplant_start")?;
-    file[24..32].copy_from_slice(&start.to_le_bytes());
-    file[32..40].copy_from_slice(&(base + places.headers).to_le_bytes());
-    file[56..58].copy_from_slice(&(segments.len() as u16).to_le_bytes());
-    append_sections(&mut file, image, &blob, &places, (&moved, segments.len()));
+    // The address and the offset of each are equal.
+    let location = Location { base, offset: base };
+    let appended = Appended { location, page, headers_at: base + places.headers };
+    let loads = vec![(PF_R | PF_X, base..base + places.data), (PF_R | PF_W, base + places.data..base + places.headers)];
+    let count = appended.write_headers(&mut file, segments(image, &blob, &appended, &moved), loads);
+    write_start(&mut file, base + blob.symbol("transplant_start")?);
+    append_sections(&mut file, image, &blob, &places, (&appended, &moved, count));
     Ok(file)
 }
 
@@ -175,13 +161,8 @@ fn writable(image: &Image<'_>) -> Result<Segment, Refusal> {
     Ok(**last)
 }
 
-/// The headers, with the new ones behind the last loaded segment. What lies in the writable segment has moved in the
-/// file.
-fn segments(image: &Image<'_>, blob: &Blob, places: &Places, moved: &Segment) -> Vec<Segment> {
-    let segment = |kind, flags, from: u64, size: u64, align| {
-        let at = places.base + from;
-        Segment { kind, flags, offset: at, address: at, physical: at, file_size: size, memory_size: size, align }
-    };
+/// The headers without what is loaded anew. What lies in the writable segment has moved in the file.
+fn segments(image: &Image<'_>, blob: &Blob, appended: &Appended, moved: &Segment) -> Vec<Segment> {
     let mut segments = image.segments.clone();
     for stock in &mut segments {
         if stock.kind == PT_LOAD && stock.address == moved.address {
@@ -190,19 +171,8 @@ fn segments(image: &Image<'_>, blob: &Blob, places: &Places, moved: &Segment) ->
             stock.offset = moved.offset + (stock.address - moved.address);
         }
     }
-    segments.push(segment(PT_NOTE, PF_R, blob.notes.start, blob.notes.end - blob.notes.start, 4));
-    let last = segments.iter().rposition(|segment| segment.kind == PT_LOAD).map_or(0, |last| last + 1);
-    let size = ((segments.len() + 3) * PROGRAM_HEADER) as u64;
-    // The address and the offset of each are equal.
-    let new = [
-        segment(PT_LOAD, PF_R | PF_X, 0, places.data, places.page),
-        segment(PT_LOAD, PF_R | PF_W, places.data, places.headers - places.data, places.page),
-        segment(PT_LOAD, PF_R, places.headers, size, places.page),
-    ];
-    segments.splice(last..last, new);
-    for own in segments.iter_mut().filter(|segment| segment.kind == PT_PHDR) {
-        *own = segment(PT_PHDR, PF_R, places.headers, size, 8);
-    }
+    let base = appended.location.base;
+    segments.push(appended.segment(PT_NOTE, PF_R, base + blob.notes.start..base + blob.notes.end, 4));
     segments
 }
 
@@ -213,7 +183,7 @@ fn append_sections(
     image: &Image<'_>,
     blob: &Blob,
     places: &Places,
-    (moved, segments): (&Segment, usize),
+    (appended, moved, segments): (&Appended, &Segment, usize),
 ) {
     let mut table = SectionTable::of(image);
     for section in table.sections.iter_mut().filter(|section| section.flags & SHF_ALLOC != 0) {
@@ -230,10 +200,8 @@ fn append_sections(
         (".allograft.data", SHT_PROGBITS, SHF_WRITE, places.data, places.table, 64),
         (".allograft.relocations", SHT_PROGBITS, SHF_WRITE, places.table, places.headers, 16),
     ] {
-        let (address, size) = (places.base + from, to - from);
-        table.add(name, Section { kind, flags, address, offset: address, size, align, ..Section::default() });
+        table.add(name, appended.section(kind, flags, &(places.base + from..places.base + to), align));
     }
-    let headers = places.base + places.headers;
-    table.add_program_headers(headers, headers, segments);
+    table.add_program_headers(appended, segments);
     table.write(file);
 }

@@ -11,11 +11,11 @@ mod layout;
 
 use format::{Role, entries};
 
+use crate::appended::{Jump, PlanError};
 use crate::blob::Blob;
 use crate::code::{Code, Machine};
 use crate::family::{self, Family};
 use crate::image::{Image, PT_TLS};
-use crate::layout::{Jump, PlanError};
 use crate::libc;
 use crate::plan::{Entry, Graft, Plan, redirected, room, target};
 use crate::refusal::Refusal;

@@ -29,10 +29,8 @@ use super::kinds::Kinds;
 use super::names::{self, Names};
 use super::relocations::{Moves, Table};
 use super::sections::{self, Part};
-use crate::image::{
-    Image, PF_R, PF_W, PF_X, PROGRAM_HEADER, PT_DYNAMIC, PT_LOAD, PT_NOTE, PT_PHDR, PT_TLS, Segment, u64_at,
-};
-use crate::layout::PlanError;
+use crate::appended::{Appended, PlanError};
+use crate::image::{Image, PF_R, PF_W, PF_X, PT_DYNAMIC, PT_NOTE, PT_TLS, Segment, u64_at};
 use crate::location::Location;
 use crate::refusal::Refusal;
 use crate::section_table;
@@ -159,8 +157,9 @@ pub(super) fn assemble(
     let mut loads = vec![(PF_R, location.base..base)];
     loads.extend(donor.loads.iter().map(|load| (load.flags, base + load.address..base + load.memory().end)));
     loads.push((PF_R | PF_W, base + memory..headers_at));
-    let mut parts = Parts { location, page, notes, tls: None, dynamic: dynamic.clone(), loads, headers_at };
-    let storage_at = parts.segment(PT_TLS, PF_R, tls.clone(), storage.align);
+    let appended = Appended { location, page, headers_at };
+    let mut parts = Parts { appended, notes, tls: None, dynamic: dynamic.clone(), loads };
+    let storage_at = appended.segment(PT_TLS, PF_R, tls.clone(), storage.align);
     parts.tls = Some(Segment { memory_size: storage.size, ..storage_at });
     parts.write_headers(&mut file, image);
     if !image.sections.is_empty() {
@@ -319,8 +318,7 @@ pub(super) fn entries(program: &Dynamic<'_>, mut change: Vec<(u64, u64)>) -> Vec
 
 /// The new parts of a program that has no byte moved: where its program headers lead.
 pub(super) struct Parts {
-    pub(super) location: Location,
-    pub(super) page: u64,
+    pub(super) appended: Appended,
     pub(super) notes: Vec<std::ops::Range<u64>>,
     /// The thread-local storage of both; `None` if it stays the program's.
     pub(super) tls: Option<Segment>,
@@ -328,31 +326,11 @@ pub(super) struct Parts {
     /// What is loaded, in the order of addresses: permissions and range. Neighbours with the same permissions are one
     /// segment.
     pub(super) loads: Vec<(u32, std::ops::Range<u64>)>,
-    /// Where the program headers go, behind everything that is loaded.
-    pub(super) headers_at: u64,
 }
 
 impl Parts {
-    pub(super) fn segment(&self, kind: u32, flags: u32, range: std::ops::Range<u64>, align: u64) -> Segment {
-        Segment {
-            kind,
-            flags,
-            offset: self.offset(range.start),
-            address: range.start,
-            physical: range.start,
-            file_size: range.end - range.start,
-            memory_size: range.end - range.start,
-            align,
-        }
-    }
-
-    /// The place in the file of a new address.
-    pub(super) fn offset(&self, address: u64) -> u64 {
-        address - self.location.base + self.location.offset
-    }
-
-    /// The program's headers, with the new ones behind its last loaded segment.
-    fn segments(&self, image: &Image<'_>) -> Vec<Segment> {
+    /// Appends the program headers to a file that ends before them, and enters them in the ELF header.
+    pub(super) fn write_headers(&self, file: &mut Vec<u8>, image: &Image<'_>) {
         let mut segments = image.segments.clone();
         match (segments.iter_mut().find(|segment| segment.kind == PT_TLS), self.tls) {
             (Some(stock), Some(tls)) => *stock = tls,
@@ -360,33 +338,9 @@ impl Parts {
             (_, None) => {}
         }
         for own in segments.iter_mut().filter(|segment| segment.kind == PT_DYNAMIC) {
-            *own = self.segment(PT_DYNAMIC, PF_R | PF_W, self.dynamic.clone(), 8);
+            *own = self.appended.segment(PT_DYNAMIC, PF_R | PF_W, self.dynamic.clone(), 8);
         }
-        segments.extend(self.notes.iter().map(|note| self.segment(PT_NOTE, PF_R, note.clone(), 4)));
-        let mut loads: Vec<(u32, std::ops::Range<u64>)> = Vec::new();
-        for (flags, range) in &self.loads {
-            match loads.last_mut() {
-                Some((before, last)) if before == flags => last.end = range.end,
-                _ => loads.push((*flags, range.clone())),
-            }
-        }
-        let size = ((segments.len() + loads.len() + 1) * PROGRAM_HEADER) as u64;
-        let headers = self.headers_at..self.headers_at + size;
-        loads.push((PF_R, headers.clone()));
-        let last = segments.iter().rposition(|segment| segment.kind == PT_LOAD).map_or(0, |last| last + 1);
-        let loads = loads.into_iter().map(|(flags, range)| self.segment(PT_LOAD, flags, range, self.page));
-        segments.splice(last..last, loads);
-        for own in segments.iter_mut().filter(|segment| segment.kind == PT_PHDR) {
-            *own = self.segment(PT_PHDR, PF_R, headers.clone(), 8);
-        }
-        segments
-    }
-
-    /// Appends the program headers to a file that ends before them, and enters them in the ELF header.
-    pub(super) fn write_headers(&self, file: &mut Vec<u8>, image: &Image<'_>) {
-        let segments = self.segments(image);
-        file.extend(segments.iter().flat_map(Segment::encode));
-        file[32..40].copy_from_slice(&self.offset(self.headers_at).to_le_bytes());
-        file[56..58].copy_from_slice(&(segments.len() as u16).to_le_bytes());
+        segments.extend(self.notes.iter().map(|note| self.appended.segment(PT_NOTE, PF_R, note.clone(), 4)));
+        self.appended.write_headers(file, segments, self.loads.clone());
     }
 }

@@ -31,11 +31,11 @@ mod sections;
 use format::merged;
 use format::{Arch, Linked};
 
+use crate::appended::PlanError;
 use crate::code;
 use crate::executable::Executable;
 use crate::image::Image;
 use crate::kind;
-use crate::layout::PlanError;
 use crate::location::Location;
 use crate::refusal::Refusal;
 use donor::Donor;

@@ -18,6 +18,7 @@ use super::dynamic::{self, Dynamic, NEEDED, STRSZ, STRTAB};
 use super::layout::{Block, Parts, entries};
 use super::libc::{self, refused};
 use super::sections::{self, Kind, Part};
+use crate::appended::Appended;
 use crate::code;
 use crate::executable::Executable;
 use crate::image::{Image, PF_R, PF_W};
@@ -141,13 +142,11 @@ fn assemble(
     let dynamic = data.lay(&table, 1);
 
     let parts = Parts {
-        location,
-        page,
+        appended: Appended { location, page, headers_at: data.end() },
         notes: vec![note.clone()],
         tls: None,
         dynamic: dynamic.clone(),
         loads: vec![(PF_R, location.base..read_only.end()), (PF_R | PF_W, dynamic.clone())],
-        headers_at: data.end(),
     };
     let mut file = image.bytes.to_vec();
     file.resize(location.offset as usize, 0);

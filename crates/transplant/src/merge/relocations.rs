@@ -5,9 +5,9 @@ use super::dynamic::{Dynamic, JMPREL, PLTRELSZ, RELA, RELASZ, RELOCATION, Reloca
 use super::kinds::Kinds;
 use super::libc::refused;
 use super::names::Names;
+use crate::appended::PlanError;
 use crate::blob::BlobError;
 use crate::image::{Image, Segment};
-use crate::layout::PlanError;
 
 /// What becomes of the program's places and thread-local storage.
 #[derive(Debug)]

@@ -122,17 +122,7 @@ pub(super) fn append(
     let mut numbers = Vec::new();
     for part in parts {
         let (name, kind, flags, align, entry_size) = part.kind.described();
-        let (address, size) = (part.range.start, part.range.end - part.range.start);
-        let section = Section {
-            kind,
-            flags,
-            address,
-            offset: places.offset(address),
-            size,
-            align,
-            entry_size,
-            ..Section::default()
-        };
+        let section = Section { entry_size, ..places.appended.section(kind, flags, &part.range, align) };
         numbers.push((part.kind, table.add(name, section)));
     }
     let number = |wanted: fn(Kind) -> bool| numbers.iter().find(|(kind, _)| wanted(*kind)).map(|(_, number)| *number);
@@ -165,7 +155,7 @@ pub(super) fn append(
         table.move_thread_storage(file, image, storage, (tdata, tbss));
     }
     let headers = usize::from(u16::from_le_bytes([file[56], file[57]]));
-    table.add_program_headers(places.headers_at, places.offset(places.headers_at), headers);
+    table.add_program_headers(&places.appended, headers);
     if let Some(code) = number(|kind| kind == Kind::Code) {
         table.add_functions(file, functions, code);
     }
