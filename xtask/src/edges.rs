@@ -1,5 +1,5 @@
-//! What calls of malloc's family answer to arguments at the edge, with musl, glibc and each donor: `edges.tsv` keeps what
-//! the room `compatibility` of the casebook has asked, and `docs/compatibility.md` has the table.
+//! The answers of malloc's family to arguments at the edge, with musl, glibc and each donor: `edges.tsv` keeps what the
+//! room `compatibility` of the casebook has asked, and `docs/compatibility.md` has the table.
 //!
 //! A line is a kind of host (`archive` is musl's, `merged` glibc's), `stock` or a donor, the call, and its answer.
 

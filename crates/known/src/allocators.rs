@@ -253,8 +253,8 @@ pub static ROWS: &[Row] = &[
         libraries: &["libtcmalloc"],
         inside: &["tcmalloc::", "tc_malloc", "tc_free"],
         marks: &[
-            // gperftools src/tcmalloc.cc, src/common.cc, src/static_vars.cc, src/system-alloc.cc; google/tcmalloc has the
-            // first two.
+            // gperftools src/tcmalloc.cc, src/common.cc, src/static_vars.cc, src/system-alloc.cc; google/tcmalloc has
+            // the first two.
             text!(b"tcmalloc.current_total_thread_cache_bytes", "tcmalloc's property on thread caches"),
             text!(b"tcmalloc.pageheap_unmapped_bytes", "tcmalloc's property on unmapped pages"),
             text!(b"TCMALLOC_TRANSFER_NUM_OBJ\0", "tcmalloc's variable TCMALLOC_TRANSFER_NUM_OBJ"),

@@ -59,7 +59,7 @@ const FAMILY: &[&str] = &[
     "operator delete",
 ];
 
-/// Beginnings of names inside of Rust's shims around allocators, and the glue's. Those of the allocators are in `known`.
+/// Beginnings of names inside of Rust's shims around allocators, and the glue's. `known` has those of the allocators.
 const INSIDE: &[&str] =
     &["allograft_", "operator delete[]", "__rust_alloc", "__rust_dealloc", "__rust_realloc", "__rdl_"];
 

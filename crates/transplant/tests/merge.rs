@@ -115,7 +115,7 @@ fn every_donor_serves_programs_of_glibc() {
     for donor in donors::all().iter().filter(|donor| donor.has_library(ARCH)) {
         let shop = Shop::new();
         let (path, merge) = shop.merged(&shop.glibc(WAYS[0]), &library(donor.name));
-        assert_eq!((merge.plan.libc, merge.plan.defined, merge.plan.loads_namespaces), (Libc::Glibc, 13, false));
+        assert_eq!((merge.plan.libc, merge.plan.defined, merge.plan.loads_namespaces), (Libc::Glibc, 17, false));
         serves(&path, donor.name);
     }
 }

@@ -1,5 +1,5 @@
-//! What the calls of malloc's family answer to arguments at the edge: `edges.c` asks stock and every donor, for musl and
-//! for glibc. `edges.tsv` keeps the answers, of which `cargo xtask compatibility --write` makes the table in
+//! The answers of malloc's family to arguments at the edge: `edges.c` asks stock and every donor, for musl and for
+//! glibc. `edges.tsv` keeps the answers, of which `cargo xtask compatibility --write` makes the table in
 //! `docs/compatibility.md`.
 
 use std::fs;
