@@ -260,8 +260,9 @@ mod tests {
     #[test]
     fn the_cores_name_no_command() {
         let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        let hosts = ["error/mod", "sink/out", "prove/mod", "host/archive", "transaction/place", "sink/folder"]
-            .map(|name| format!("hosts/src/{name}.rs"));
+        let hosts =
+            ["error/mod", "error/advice", "sink/out", "prove/mod", "host/archive", "transaction/place", "sink/folder"]
+                .map(|name| format!("hosts/src/{name}.rs"));
         let refusals = ["surgery/src/plan/refusal.rs", "transplant/src/refusal.rs"].map(str::to_owned);
         for file in hosts.into_iter().chain(refusals) {
             let text = std::fs::read_to_string(crates.join(&file)).unwrap();

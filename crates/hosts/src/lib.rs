@@ -11,12 +11,13 @@
 //! | `swift` | what a Swift SDK bundle says of itself; installed Swift SDKs |
 //! | `file` | files on disk: signatures, names, temporary files, attributes, links, locks |
 //! | `record` | the record of a graft, and the files beside a host |
-//! | `request`, `outcome` | what is asked for, and what was done |
+//! | `request` | what is asked for |
 //! | `host` | archives and executables: plan, edit, verify |
+//! | `outcome` | what was done |
 //! | `prove` | grafts that may be placed: verified and, where they are programs, run |
 //! | `transaction` | the files that take names, in which order, and how all of it is taken back |
 //! | `packed` | packed Swift SDK bundles, read and written as streams |
-//! | `target` | what a target is, by its content |
+//! | `recognition` | what a target is, by its content |
 //! | `source` | the hosts of a target: a file, a folder's `libc.a`s, the contents of a bundle |
 //! | `sink` | where grafts go, other than over their hosts: a folder, a bundle, a file made from a donor alone |
 //! | `undo`, `image`, `graft` | the ways through: back, in container images, and there |
@@ -35,13 +36,13 @@ mod image;
 mod outcome;
 mod packed;
 mod prove;
+mod recognition;
 mod record;
 mod request;
 mod sink;
 mod source;
 mod swift;
 mod system;
-mod target;
 mod transaction;
 #[cfg(test)]
 mod trials;
@@ -68,6 +69,7 @@ pub use host::{Carried, Operation};
 pub use image::undo as undo_image;
 pub use outcome::{Action, Bundle, Grafted, Grafts};
 pub use prove::self_test::self_test;
+pub use recognition::{Target, is_executable};
 pub use record::{Record, stock_of};
 pub use request::{Candidate, Patience, Request};
 pub use sink::emitted::write;
@@ -76,7 +78,6 @@ pub use swift::locate;
 pub use system::System;
 pub use system::privileges::is_privileged;
 pub use system::root::in_root;
-pub use target::{Target, is_executable};
 pub use transaction::pending::Pending;
 pub use transplant::{Absence, Edits, StringEntry};
 pub use undo::{Undone, UndoneAction, foreign_allocator_in, grafts_in, undo, undo_under};

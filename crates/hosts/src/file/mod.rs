@@ -1,4 +1,4 @@
-//! Files on disk, and what is done with one of them. This room uses `error` alone.
+//! Files on disk, and what is done with one of them. This room uses `error` and `watch` alone.
 //!
 //! | module | what lives there |
 //! | --- | --- |

@@ -10,8 +10,8 @@ use crate::file::bundle::Format;
 use crate::packed::carried::{is_graft, libcs, scan};
 use crate::packed::entry::is_libc;
 use crate::packed::inside;
+use crate::recognition::{Kind, recognise};
 use crate::record::stock_of;
-use crate::target::{Kind, recognise};
 
 /// The start files that lie beside a `libc.a`.
 const START: [&[u8]; 5] = [b"crt1.o", b"rcrt1.o", b"Scrt1.o", b"crti.o", b"crtn.o"];

@@ -7,9 +7,9 @@ use std::process::Command;
 
 use crate::file::links::lacking;
 use crate::graft::graft_observed;
+use crate::recognition::Target;
 use crate::record::Record;
 use crate::request::Request;
-use crate::target::Target;
 use crate::undo::undo_observed;
 use crate::watch::Watch;
 

@@ -16,8 +16,8 @@ use crate::file::bundle::{Format, holds_tar};
 use crate::file::host_file::{HostFile, real_file};
 use crate::file::names::{host_of_sidecar, is_backup, record_path};
 use crate::file::signature::{Signature, kind_of};
-use crate::target::graft::is_graft;
-use crate::target::image::is_image;
+use crate::recognition::graft::is_graft;
+use crate::recognition::image::is_image;
 
 /// A target that was recognised.
 #[derive(Debug)]

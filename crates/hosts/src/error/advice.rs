@@ -1,0 +1,100 @@
+//! The remedy for each error.
+
+use super::remedy::{Remedy, of_io};
+use super::{Error, NOT_BUILT};
+
+impl Error {
+    /// The remedy.
+    pub fn remedy(&self) -> Remedy {
+        let advice = match self {
+            Error::Io { source, .. } => return of_io(source),
+            Error::Needed(error) => return error.remedy(),
+            Error::Unrecognised { .. } => {
+                "name the `libc.a` of a musl toolchain, or the folder of the toolchain, sysroot or SDK".to_owned()
+            }
+            Error::Malformed { source: surgery::archive::ArchiveError::Bsd { .. }, .. } => {
+                "name an archive for Linux, as GNU ar and llvm-ar write it".to_owned()
+            }
+            Error::Malformed { .. } => "the file is damaged or incomplete: install it again, then graft".to_owned(),
+            Error::Unsupported { help, .. } | Error::Out { help, .. } => (*help).to_owned(),
+            Error::Packed { problem, .. } => problem.help().to_owned(),
+            Error::Refused { refusal, .. } => return Remedy::Archive(refusal.remedy()),
+            Error::Executable { refusal, .. } => return Remedy::Executable(refusal.remedy()),
+            Error::NoForm { kind, .. } => these_can(|donor| donor.goes_into_some(*kind)),
+            Error::Live { .. } => return Remedy::ConfirmLive,
+            Error::NoStrings { .. } => return Remedy::Executable(transplant::Remedy::WithoutStrings),
+            Error::Untested { arch, loader: None, .. } => return Remedy::Emulate { arch: *arch },
+            Error::Untested { loader: Some(_), .. } => return Remedy::NameRoot,
+            Error::TooSlow { .. } => return Remedy::WaitLonger,
+            Error::SelfTest { .. } => "the stock file is as it was; please report this with the program".to_owned(),
+            Error::Unsound { .. } => return Remedy::Report,
+            Error::NothingToRun { .. } => return Remedy::RunNothing,
+            Error::OutIsTarget { .. } => return Remedy::GraftInPlace,
+            Error::Differs { .. } => {
+                "the stock file is as it was. If the program prints the time or the like, try it with other arguments"
+                    .to_owned()
+            }
+            Error::Donor { .. } | Error::Blob { .. } => return Remedy::ListOptions,
+            Error::NoDonorFor { .. } => return Remedy::ListArchitectures,
+            Error::NotBuilt { .. } => NOT_BUILT.to_owned(),
+            Error::NothingToGraft => return Remedy::Undo,
+            Error::OptionWithoutDonor { .. } => return Remedy::NameDonor,
+            Error::StockNeeded { surplus, .. } => return Remedy::GraftStockOrKeep { surplus: *surplus },
+            Error::SwiftSdk { installed, .. } if installed.is_empty() => {
+                "install one with `swift sdk install`, or name its bundle".to_owned()
+            }
+            Error::SwiftSdk { installed, .. } => format!("installed are: {}", installed.join(", ")),
+            Error::NoStock { .. } => "name a stock `libc.a`, a `libc++abi.a`, or a folder that holds them".to_owned(),
+            Error::NoHost { .. } => {
+                "name a folder of a musl toolchain, such as /usr/lib/musl or a rustup toolchain with a musl target"
+                    .to_owned()
+            }
+            Error::NoGraft { folder } => return Remedy::GraftFirst { folder: folder.clone() },
+            Error::NothingGraftable { .. } => return Remedy::ListGraftable,
+            Error::Image(error) => error.help().to_owned(),
+            Error::ImageChanged { .. } => {
+                "take the stock image from where it came from; nothing was written".to_owned()
+            }
+            Error::NoHostInImage { .. } | Error::NothingGraftableInImage { .. } => {
+                "build the image's programs against a grafted `libc.a`, or link them statically with musl: then they \
+                 can be grafted in the image"
+                    .to_owned()
+            }
+            Error::IsBackup { host, .. } => return Remedy::HostOfBackup { host: host.clone() },
+            Error::ChangedMeanwhile { .. } => "nothing was changed; run the command again".to_owned(),
+            Error::MalformedRecord { path, .. } => {
+                format!("compare the host with its backup, put the right one in place and delete `{}`", path.display())
+            }
+            Error::ChangedSince { path, backup, .. } => format!(
+                "if you want stock all the same: `cp -p {} {}`, then undo again; if the new file is to stay, graft it",
+                backup.display(),
+                path.display()
+            ),
+            Error::BackupMissing { .. } | Error::BackupChanged { .. } => {
+                "install the toolchain's `libc.a` again; grafting it afterwards makes a new backup".to_owned()
+            }
+            Error::RecordMissing { path, backup, .. } => format!(
+                "if you trust the backup: `cp -p {} {}`, then undo again; grafting again writes a new record if the \
+                 backup fits",
+                backup.display(),
+                path.display()
+            ),
+            Error::BackupGrafted { backup, path } => {
+                return Remedy::UndoBackup { backup: backup.clone(), host: path.clone() };
+            }
+            Error::ForeignSidecar { .. } => {
+                "nothing was changed, and allograft leaves such a file alone: move it away, then run the command again"
+                    .to_owned()
+            }
+            Error::RollbackFailed { failure, .. } => return failure.remedy(),
+            Error::NoBackup { .. } => return Remedy::WrittenElsewhere,
+        };
+        Remedy::Advice(advice)
+    }
+}
+
+/// Lists the donors that satisfy `is_able`.
+fn these_can(is_able: impl Fn(&donors::Donor) -> bool) -> String {
+    let able: Vec<&str> = donors::all().iter().filter(|donor| is_able(donor)).map(|donor| donor.name).collect();
+    format!("these can: {}", able.join(", "))
+}
