@@ -127,27 +127,35 @@ fn a_server_is_blocked_in_its_allocator() {
     let read = |path: &str| fs::read_to_string(suite.join(path)).unwrap();
     let source = read("http/http.c").replace("#include \"../workload.h\"\n", &read("workload.h"));
     let server = Build::PLAIN.program(&lab.path(""), "http", &source);
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
-    let load = std::thread::scope(|scope| {
-        let load = scope.spawn(|| {
-            std::thread::sleep(std::time::Duration::from_millis(500));
-            let mut command = Command::new(&server);
-            command.args(["--load", &port, "16", "4"]).stdout(Stdio::piped()).output().unwrap()
+    let profiled = |seconds: &str| -> Value {
+        let out = format!("out {seconds}");
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+        let load = std::thread::scope(|scope| {
+            let load = scope.spawn(|| {
+                std::thread::sleep(std::time::Duration::from_millis(500));
+                let mut command = Command::new(&server);
+                command.args(["--load", &port, "16", seconds]).stdout(Stdio::piped()).output().unwrap()
+            });
+            let server = server.to_str().unwrap();
+            lab.run(["profile", "--duration", seconds, "-o", &out, "--", server, "--serve", &port, "16"]).exits(0);
+            load.join().unwrap()
         });
-        let words = ["profile", "--duration", "4", "-o", "out", "--", server.to_str().unwrap(), "--serve", &port, "16"];
-        lab.run(words).exits(0);
-        load.join().unwrap()
-    });
-    assert!(!load.stdout.is_empty() || !load.stderr.is_empty(), "the load did nothing");
-    let document: Value = serde_json::from_str(&fs::read_to_string(lab.path("out/profile.json")).unwrap()).unwrap();
+        assert!(!load.stdout.is_empty() || !load.stderr.is_empty(), "the load did nothing");
+        serde_json::from_str(&fs::read_to_string(lab.path(format!("{out}/profile.json"))).unwrap()).unwrap()
+    };
+    // A busy machine leaves the server too little processor time for its calls to be counted: it gets more.
+    let mut documents = ["4", "8", "16", "32"].into_iter().map(profiled);
+    let document = documents.find(|document| !document["rates"]["futex_calls"].is_null()).expect("calls are counted");
     println!("{} {}", document["verdict"]["text"], document["rates"]);
     fits("profile", &document);
     let detail = |name: &str| document["detail"][name].as_f64().unwrap();
     assert!(detail("allocator_lock") > 3.0 * detail("allocator_running"), "{document:#}");
-    assert!(detail("allocator_lock") > 0.03, "{document:#}");
+    // Of the time in which the threads did not wait for a processor, which depends on what else the machine does.
+    assert!(detail("allocator_lock") > 0.03 * (1.0 - detail("processor_wait")), "{document:#}");
     let locks = document["locks"].as_array().unwrap();
     assert!(locks.iter().any(|site| site["function"].as_str().unwrap().contains("alloc")), "{document:#}");
-    assert!(document["rates"]["futex_calls"].as_f64().unwrap() > 1000.0, "{document:#}");
+    let [calls, processors] = ["futex_calls", "processors"].map(|rate| document["rates"][rate].as_f64().unwrap());
+    assert!(calls > 1000.0 * processors, "{document:#}");
 }
 
 /// A folder of text for a linter.
