@@ -151,18 +151,15 @@ pub(crate) fn trials(bench: &Arc<Bench>) -> Vec<Trial> {
                 Arch::X86_64 => slow.then_some("minutes"),
                 arch => Some(arch.name()),
             };
-            // An emulator takes ten times as long.
             let whole = fixtures::runs_here(arch) && program.name == WHOLE_HERE;
+            // An emulator takes ten times as long.
             let part = if fixtures::runs_here(arch) { PART } else { SHORT };
             for donor in donors::all().iter().filter(|donor| donor.has_library(arch)) {
                 let is_default = donor.name == donors::DEFAULTS[0];
                 let fast =
                     FAST.contains(&program.name) && is_default || program.name == FAST[0] && position_independent;
-                let scale = match fast {
-                    _ if whole => WHOLE,
-                    true => SHORT,
-                    false => part,
-                };
+                let short = if fast { SHORT } else { part };
+                let scale = if whole { WHOLE } else { short };
                 let name = format!("merged/{}/{}/{}", form.name(), program.name, donor.name);
                 add(name, group(!fast), Box::new(move |bench| test(bench, form, program, donor, scale)));
             }

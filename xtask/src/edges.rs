@@ -3,7 +3,7 @@
 //!
 //! A line is a kind of host (`archive` is musl's, `merged` glibc's), `stock` or a donor, the call, and its answer.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 
@@ -119,12 +119,13 @@ fn cell<'a>(stock: Option<&str>, donors: &[&'a str], answer: &dyn Fn(&str) -> Op
         found if found == stock => "same".to_owned(),
         found => found.unwrap_or("no such function").to_owned(),
     };
-    let answers: BTreeSet<Option<&str>> = donors.iter().map(|donor| answer(donor)).collect();
-    if let [None] = answers.iter().copied().collect::<Vec<_>>()[..] {
-        return String::new();
-    }
-    if let [only] = answers.iter().copied().collect::<Vec<_>>()[..] {
-        return shown(only);
+    let mut answers: Vec<Option<&str>> = donors.iter().map(|donor| answer(donor)).collect();
+    answers.sort_unstable();
+    answers.dedup();
+    match answers[..] {
+        [None] => return String::new(),
+        [only] => return shown(only),
+        _ => {}
     }
     let parts = answers.into_iter().map(|found| {
         let those: Vec<&str> = donors.iter().copied().filter(|donor| answer(donor) == found).collect();

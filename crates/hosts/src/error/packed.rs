@@ -45,7 +45,7 @@ impl PackedError {
         if found > limit { Err(PackedError::TooLarge { what, found, unit, limit }) } else { Ok(()) }
     }
 
-    /// What the reader of tars says.
+    /// Converts a problem that the tar reader found.
     pub(crate) fn of_tar(problem: Problem) -> PackedError {
         match problem {
             Problem::Truncated(what) => PackedError::Truncated(what),

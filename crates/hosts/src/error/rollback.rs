@@ -40,7 +40,7 @@ impl UnrestoredHost {
         UnrestoredHost { path, changed: false, left: Vec::new(), error }
     }
 
-    /// Notes that `path`, a file of the host's, stays as it is now. `is_new`: the name was free before.
+    /// Records that the change of `path`, a file of this host, was not taken back. `is_new`: the name was free before.
     pub(crate) fn leave(&mut self, path: PathBuf, is_new: bool) {
         if path == self.path {
             self.changed = true;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// A `libc.a` that a folder holds and that is none of ours.
+/// A file that looked like a host and is left alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skipped {
     /// The file.

@@ -26,7 +26,7 @@ impl Format {
 
 /// Whether a file that starts as gzip does holds a tar.
 pub(crate) fn holds_tar(file: &mut File) -> bool {
-    let mut block = [0; 512];
+    let mut block = [0; images::tar::BLOCK];
     let decoded = MultiGzDecoder::new(BufReader::new(file)).read_exact(&mut block);
     decoded.is_ok() && images::tar::is_header(&block) && block.iter().any(|byte| *byte != 0)
 }

@@ -139,7 +139,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Error> {
     fs::read(path).context(path, "read")
 }
 
-/// The file that `path` leads to; `path` itself, as it was typed, unless its last part is a symbolic link.
+/// Resolves `path` if its last part is a symbolic link; otherwise returns it as it was typed.
 pub(crate) fn real_file(path: &Path) -> Result<PathBuf, Error> {
     match fs::symlink_metadata(path).context(path, "read")?.is_symlink() {
         true => path.canonicalize().context(path, "read"),

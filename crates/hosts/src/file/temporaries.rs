@@ -1,4 +1,5 @@
-//! The temporary files and folders of this process, for the end that a signal brings.
+//! Temporary files and folders: their names, those that a killed run left, and those of this process, which are
+//! deleted when a signal ends it.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};

@@ -22,8 +22,8 @@ pub(super) fn unreadable(path: &Path, problem: images::Problem) -> Error {
     images::Error { path: path.into(), part: None, entry: None, problem }.into()
 }
 
-/// The size of a tar's blocks (POSIX, pax, "ustar Interchange Format").
-const BLOCK: u64 = 512;
+/// The size of a tar's blocks, as an offset.
+const BLOCK: u64 = images::tar::BLOCK as u64;
 
 /// What is changed when a layout is copied.
 #[derive(Default)]

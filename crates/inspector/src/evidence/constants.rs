@@ -58,7 +58,13 @@ impl Constants {
 
     /// Whether the row of that id was found.
     pub(crate) fn has(&self, id: &str) -> bool {
-        self.found.iter().any(|(row, _)| row.id == id)
+        self.details_of(id).is_some()
+    }
+
+    /// The marks of the row of that id, if it was found.
+    fn details_of(&self, id: &str) -> Option<&[&'static str]> {
+        debug_assert!(known::ROWS.iter().any(|row| row.id == id), "no row is called `{id}`");
+        self.found.iter().find(|(row, _)| row.id == id).map(|(_, details)| details.as_slice())
     }
 
     /// Returns every row that was found, with a description of its marks.
@@ -68,7 +74,7 @@ impl Constants {
 
     /// Returns a description of the marks of one row.
     pub(crate) fn details(&self, id: &str) -> Option<String> {
-        self.found().find(|(row, _)| row.id == id).map(|(_, details)| details)
+        Some(self.details_of(id)?.join("; "))
     }
 
     /// Returns the version of the named allocator, if a constant states it.
