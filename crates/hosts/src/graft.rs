@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::digest::sha256;
 use crate::error::Error;
 use crate::error::needed::NeededError;
+use crate::error::rollback::Purpose;
 use crate::file::host_file::HostFile;
 use crate::file::names::backup_path;
 use crate::host::planner::Planner;
@@ -14,13 +15,15 @@ use crate::outcome::{Action, Grafted, Grafts};
 use crate::prove::TestRun;
 use crate::prove::prepared::{self, Prepared, ReadyGraft, record};
 use crate::recognition::{Kind, Target};
+use crate::record::backup::Backup;
 use crate::record::{Record, sidecar};
 use crate::request::Request;
-use crate::sink::{self, folder, out};
+use crate::sink::{self, Sink, folder, out};
 use crate::source::Hosts;
 use crate::swift::bundle;
 use crate::transaction::pending::Pending;
-use crate::transaction::place::{Change, Content, Observer, place, remove_leftovers, write_file};
+use crate::transaction::place::{Change, Content, Observer, place};
+use crate::transaction::staged::Staged;
 use crate::watch::Watch;
 
 /// Grafts `target`: a musl `libc.a`, a linked executable, a folder that holds `libc.a`s, or a packed Swift SDK bundle.
@@ -64,12 +67,16 @@ pub(crate) fn graft_observed(
         return Err(NeededError::NotDynamic { path: target.path().to_owned() }.into());
     }
     match (target, &request.out) {
-        (Kind::Archive(host) | Kind::Executable(host), None) => in_place(Hosts::File(Box::new(host)), planner, observe),
-        (Kind::Archive(host) | Kind::Executable(host), Some(out)) => to_file(host, out, planner),
+        (Kind::Archive(host), None) => in_place(Hosts::File(Box::new(host)), None, planner, observe),
+        (Kind::Executable(host), None) => {
+            let tried = tried_ahead(&host, planner)?;
+            in_place(Hosts::File(Box::new(host)), Some(tried), planner, observe)
+        }
+        (Kind::Archive(host) | Kind::Executable(host), Some(out)) => to_file(&host, out, planner),
         (Kind::Image(image), _) => image::graft(&image, planner),
         (Kind::Packed(host, format), _) => sink::bundle::graft(&host, format, planner, observe),
         (Kind::Folder(folder), None) => {
-            let grafts = in_place(Hosts::folder(&folder, request.root.as_deref())?, planner, observe)?;
+            let grafts = in_place(Hosts::folder(&folder, request.root.as_deref())?, None, planner, observe)?;
             Ok(grafts.map(|grafts| Grafts { swift_sdks: bundle::swift_sdks_in(&folder), ..grafts }))
         }
         (Kind::Folder(folder), Some(out)) => {
@@ -78,68 +85,74 @@ pub(crate) fn graft_observed(
     }
 }
 
-/// Replaces the hosts by their grafts.
-fn in_place(hosts: Hosts, planner: &mut Planner<'_>, observe: Observer<'_>) -> Result<Pending<Grafts>, Error> {
-    let locks = planner.lock(hosts.paths())?;
+/// Makes and tries the graft of a program before anything is locked: others work in its folder meanwhile, and running it
+/// may take long.
+fn tried_ahead(host: &HostFile, planner: &mut Planner<'_>) -> Result<Tried, Error> {
+    let prepared = prepared::of(host, planner)?;
+    // What would be refused in the end is refused before the program is run.
+    let stock = (prepared.action() == Action::Grafted).then_some(prepared.before_sha256.as_str());
+    sidecar::may_be_written(host.path(), stock)?;
+    Tried::new(prepared, host.bytes()?, planner)
+}
+
+/// Replaces the hosts by their grafts. `ahead` is that of the only one, if it was tried already.
+fn in_place(
+    hosts: Hosts,
+    mut ahead: Option<Tried>,
+    planner: &mut Planner<'_>,
+    observe: Observer<'_>,
+) -> Result<Pending<Grafts>, Error> {
+    let sink = Sink::of_graft(planner.request, Purpose::Graft, hosts.paths(), planner.watch)?;
     let several = hosts.paths().count() > 1;
-    let (mut decided, skipped) = hosts.each(planner, |prepared, file, planner| {
-        let decided = decide(prepared, file.bytes()?, planner)?;
-        Ok(match (several, &decided.ready) {
+    let (decided, skipped) = hosts.each(planner, |file, planner| {
+        let tried = match ahead.take() {
+            Some(tried) if tried.before_sha256 == sha256(file.bytes()?) => tried,
+            // Nothing was tried, or somebody else wrote the host until the folder was locked.
+            _ => Tried::new(prepared::of(&file, planner)?, file.bytes()?, planner)?,
+        };
+        let (grafted, mut placing) = decide(tried, planner)?;
+        match &placing.ready {
             // Many hosts need the memory of one.
-            (true, Some(ready)) => {
-                ready.drop_bytes();
-                decided
-            }
-            (true, None) => decided,
-            (false, _) => Decided { read: Some(file), ..decided },
-        })
+            Some(ready) if several => ready.drop_bytes(),
+            _ if several => {}
+            _ => placing.read = Some(file),
+        }
+        Ok((grafted, placing))
     })?;
-    let Some(locks) = locks else {
-        return Ok(Pending::nothing(Grafts::of(decided.into_iter().map(|decided| decided.grafted).collect(), skipped)));
-    };
-    for Decided { grafted, .. } in &decided {
-        remove_leftovers(&grafted.path, &locks);
-    }
-    let is_changed = |decided: &&Decided| decided.ready.is_some() || decided.record.is_some();
-    let changes: Vec<Change<'_>> = decided
-        .iter()
-        .filter(is_changed)
-        .map(|decided| Change {
-            host: &decided.grafted.path,
-            read: decided.read.as_ref(),
-            expected: &decided.before_sha256,
-            graft: decided.ready.as_ref().map(Content::Host),
-            backup: decided.grafted.action == Action::Grafted,
-            record: decided.record.as_ref(),
-        })
-        .collect();
-    let (notes, transaction) = place(&changes, observe)?;
-    drop(changes);
-    let changed = decided.iter_mut().filter(|decided| is_changed(&&**decided));
-    for (decided, notes) in changed.zip(notes) {
-        decided.grafted.notes.extend(notes.on_host);
-        decided.grafted.backup_lacks = notes.backup_lacks;
-    }
-    let grafted = decided.into_iter().map(|decided| decided.grafted).collect();
-    Ok(Pending::new(Grafts::of(grafted, skipped), transaction, Some(locks)))
+    let (grafted, placing): (Vec<Grafted>, Vec<Placing>) = decided.into_iter().unzip();
+    sink.write(Grafts::of(grafted, skipped), |grafts, transaction| {
+        let hosts = grafts.hosts.iter_mut().zip(&placing);
+        let mut changing: Vec<_> = hosts.filter(|(_, placing)| placing.changes_something()).collect();
+        let changes: Vec<Change<'_>> = changing.iter().map(|(grafted, placing)| placing.change(grafted)).collect();
+        let notes = place(&changes, transaction, observe)?;
+        drop(changes);
+        for ((grafted, _), notes) in changing.iter_mut().zip(notes) {
+            grafted.notes.extend(notes.on_host);
+            grafted.backup_lacks = notes.backup_lacks;
+        }
+        Ok(())
+    })
 }
 
 /// Writes the graft of `host` to the file `out`, replacing what is there.
-fn to_file(host: HostFile, out: &Path, planner: &mut Planner<'_>) -> Result<Pending<Grafts>, Error> {
+fn to_file(host: &HostFile, out: &Path, planner: &mut Planner<'_>) -> Result<Pending<Grafts>, Error> {
     let out = out::file(out, Some(host.path()))?;
-    let locks = planner.lock([out.as_path()])?;
-    if let Some(locks) = &locks {
-        remove_leftovers(&out, locks);
+    let (prepared, bytes) = (prepared::of(host, planner)?, host.bytes()?);
+    let (request, watch) = (planner.request, planner.watch);
+    let mut grafted = prepared.elsewhere(out.clone(), request.dry_run);
+    let mut ready = None;
+    if !request.dry_run {
+        let (proven, trial) = prepared.prove(bytes, planner)?;
+        grafted.add(trial);
+        ready = Some(proven.graft(bytes)?);
     }
-    let bytes = host.bytes()?;
-    let prepared = prepared::prepare(&*prepared::read(host.path(), bytes)?, host.path(), bytes, planner)?;
-    let mut grafted = prepared.elsewhere(out.clone(), planner.request.dry_run);
-    let Some(locks) = locks else { return Ok(Pending::nothing(Grafts::of(vec![grafted], Vec::new()))) };
-    let (ready, trial) = prepared.prove(bytes, planner)?;
-    grafted.add(trial);
-    let (notes, transaction) = write_file(&out, &ready.graft(bytes)?, Some(host.file()))?;
-    grafted.notes.extend(notes);
-    Ok(Pending::new(Grafts::of(vec![grafted], Vec::new()), transaction, Some(locks)))
+    let sink = Sink::of_graft(request, Purpose::Write, [out.as_path()], watch)?;
+    sink.write(Grafts::of(vec![grafted], Vec::new()), |grafts, transaction| {
+        let Some(ready) = ready else { return Ok(()) };
+        let (new, lost) = Staged::proven(&out, &ready, Some(host.file()))?;
+        grafts.hosts[0].notes.extend(lost.iter().map(ToString::to_string));
+        transaction.write(new, &out)
+    })
 }
 
 impl Prepared {
@@ -188,9 +201,31 @@ impl Grafted {
     }
 }
 
-/// A host of which everything is decided.
-struct Decided {
+/// A host whose graft was made and, unless that is a dry run or changes nothing, tried.
+struct Tried {
     grafted: Grafted,
+    before_sha256: String,
+    /// The graft, if the host is to be replaced.
+    ready: Option<ReadyGraft>,
+}
+
+impl Tried {
+    /// Tries the graft of the host, which has these bytes.
+    fn new(prepared: Prepared, bytes: &[u8], planner: &Planner<'_>) -> Result<Tried, Error> {
+        let action = prepared.action();
+        let (mut grafted, before_sha256) = (prepared.report(action), prepared.before_sha256.clone());
+        let mut ready = None;
+        if !planner.request.dry_run && action != Action::Unchanged {
+            let (proven, trial) = prepared.prove(bytes, planner)?;
+            grafted.add(trial);
+            ready = Some(proven);
+        }
+        Ok(Tried { grafted, before_sha256, ready })
+    }
+}
+
+/// What is to become of a host, of its backup and of its record.
+struct Placing {
     before_sha256: String,
     /// The host, if its bytes are kept until it is placed.
     read: Option<HostFile>,
@@ -199,40 +234,54 @@ struct Decided {
     ready: Option<ReadyGraft>,
 }
 
+impl Placing {
+    fn changes_something(&self) -> bool {
+        self.ready.is_some() || self.record.is_some()
+    }
+
+    fn change<'a>(&'a self, grafted: &'a Grafted) -> Change<'a> {
+        Change {
+            host: &grafted.path,
+            read: self.read.as_ref(),
+            expected: &self.before_sha256,
+            graft: self.ready.as_ref().map(Content::Host),
+            backup: grafted.action == Action::Grafted,
+            record: self.record.as_ref(),
+        }
+    }
+}
+
 /// Decides what becomes of a host in place, of its backup and of its record (see the table in `place`).
-fn decide(prepared: Prepared, bytes: &[u8], planner: &mut Planner<'_>) -> Result<Decided, Error> {
-    let host = prepared.path.clone();
-    let host = host.as_path();
-    sidecar::are_files(host)?;
-    let (action, before) = (prepared.action(), prepared.before_sha256.clone());
-    let graft_sha256 = prepared.graft_sha256().to_owned();
-    let record = |stock: &str| record(&prepared.operation, stock, &graft_sha256);
-    let mut grafted = prepared.report(action);
+fn decide(tried: Tried, planner: &mut Planner<'_>) -> Result<(Grafted, Placing), Error> {
+    let Tried { mut grafted, before_sha256: before, ready } = tried;
+    let (action, host, graft_sha256) = (grafted.action, grafted.path.clone(), grafted.graft_sha256.clone());
+    let (host, operation) = (host.as_path(), grafted.operation.clone());
+    sidecar::may_be_written(host, (action == Action::Grafted).then_some(before.as_str()))?;
+    let record = |stock: &str| record(&operation, stock, &graft_sha256);
     // A record that nobody can read is as good as none: what it says is found out again below.
     let old = Record::read(host).unwrap_or(None);
     let path = backup_path(host);
     let new = if action == Action::Grafted {
-        sidecar::are_ours(host, &before)?;
         grafted.stock_sha256 = Some(before.clone());
         grafted.backup = Some(path);
         Some(record(&before))
     } else {
-        let backup = sidecar::read(&path)?;
-        let found = backup.as_deref().map(sha256);
+        let backup = Backup::beside(host)?;
+        let is_there = backup.is_some();
         let known = old.as_ref().filter(|old| old.knows(&before));
-        let good = match (&found, known) {
-            (Some(found), Some(known)) => *found == known.stock_sha256,
+        let stock = match (backup, known) {
+            (backup, Some(known)) => known.stock(host, backup).ok(),
             // Without a record that fits, the backup proves itself: it is stock if grafting it gives this very graft.
-            (Some(_), None) => graft_of(&path, backup.as_deref().unwrap_or_default(), planner)
-                .is_some_and(|graft| graft == graft_sha256),
-            (None, _) => false,
+            (Some(backup), None) => {
+                let graft = graft_of(&path, &backup.bytes()?, planner);
+                (graft.as_ref() == Some(&graft_sha256)).then_some(backup)
+            }
+            (None, None) => None,
         };
-        let mut new = match (good, &found, known) {
-            (true, Some(stock), _) => Some(record(stock)),
-            (_, _, Some(known)) => Some(record(&known.stock_sha256)),
-            _ => None,
-        };
-        grafted.stock_sha256 = new.as_ref().map(|new| new.stock_sha256.clone());
+        let good = stock.is_some();
+        let stock_sha256 = stock.map(|stock| stock.sha256).or_else(|| Some(known?.stock_sha256.clone()));
+        let mut new = stock_sha256.as_deref().map(record);
+        grafted.stock_sha256 = stock_sha256;
         if let (Some(new), Action::Replaced) = (&mut new, action) {
             new.replaced_sha256 = Some(before.clone());
         }
@@ -244,9 +293,9 @@ fn decide(prepared: Prepared, bytes: &[u8], planner: &mut Planner<'_>) -> Result
         if good {
             grafted.backup = Some(path);
         } else {
-            grafted.notes.push(match found {
-                Some(_) => "has a backup that is not its stock file, so that it cannot be undone".to_owned(),
-                None => "has no backup of its stock file, so that it cannot be undone".to_owned(),
+            grafted.notes.push(match is_there {
+                true => "has a backup that is not its stock file, so that it cannot be undone".to_owned(),
+                false => "has no backup of its stock file, so that it cannot be undone".to_owned(),
             });
         }
         new
@@ -254,14 +303,8 @@ fn decide(prepared: Prepared, bytes: &[u8], planner: &mut Planner<'_>) -> Result
     if planner.request.dry_run && action != Action::Unchanged {
         grafted.action = Action::Planned;
     }
-    let mut ready = None;
-    if !planner.request.dry_run && action != Action::Unchanged {
-        let (proven, trial) = prepared.prove(bytes, planner)?;
-        grafted.add(trial);
-        ready = Some(proven);
-    }
     let record = if planner.request.dry_run { None } else { new };
-    Ok(Decided { grafted, before_sha256: before, read: None, record, ready })
+    Ok((grafted, Placing { before_sha256: before, read: None, record, ready }))
 }
 
 /// SHA-256 of what these donors make of the stock file `bytes`; `None` if that cannot be grafted, or is a graft itself.

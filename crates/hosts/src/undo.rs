@@ -10,18 +10,18 @@ use crate::digest;
 use crate::error::rollback::Purpose;
 use crate::error::{Error, IoContext};
 use crate::file::host_file::{read, real_file};
-use crate::file::lock::FolderLocks;
 use crate::file::names::{backup_path, host_of_sidecar, is_backup, record_path};
 use crate::host::needed;
 use crate::host::stock::parse;
 use crate::recognition::graft::carries_graft;
 use crate::recognition::image::is_image;
 use crate::recognition::{Kind, recognise};
-use crate::record::{Record, sidecar};
+use crate::record::Record;
+use crate::record::backup::Backup;
+use crate::sink::Sink;
 use crate::source::walk::walk;
-use crate::transaction::Transaction;
 use crate::transaction::pending::Pending;
-use crate::transaction::place::{Observer, remove_leftovers, remove_sidecars, restore};
+use crate::transaction::place::{Observer, remove_sidecars, restore};
 use crate::watch::Watch;
 
 /// The action of `undo` on a host.
@@ -90,42 +90,35 @@ pub(crate) fn undo_observed(
     } else {
         return Err(Error::Unrecognised { path: target.to_owned(), found: "a special file".to_owned() });
     };
-    let locks = FolderLocks::take(hosts.iter().map(PathBuf::as_path), watch)?;
+    let sink = Sink::open(Purpose::Undo, hosts.iter().map(PathBuf::as_path), watch)?;
     let single = !metadata.is_dir();
     let mut assessed = Vec::new();
     for host in &hosts {
         assessed.push(assess(host, single)?);
     }
-    for host in &hosts {
-        remove_leftovers(host, &locks);
-    }
-    let grafts: Vec<&Path> = assessed
-        .iter()
-        .filter(|assessed| assessed.state == HostState::Graft)
-        .map(|assessed| assessed.host.as_path())
-        .collect();
-    let mut transaction = Transaction::new(Purpose::Undo);
-    let restored = match restore(&grafts, &mut transaction, observe) {
-        Ok(notes) => notes,
-        Err(error) => return Err(transaction.failed(error)),
-    };
-    let mut restored = restored.into_iter();
-    let mut undone = Vec::new();
-    for Assessment { host, state, stock_sha256, mut notes } in assessed {
-        let action = match state {
-            HostState::Graft => {
-                notes.extend(restored.next().unwrap_or_default());
-                UndoneAction::Restored
-            }
-            HostState::Stock => UndoneAction::NothingToUndo,
-            HostState::StockWithLeftovers => {
-                notes.extend(remove_sidecars(&host, &mut transaction, observe));
-                UndoneAction::NothingToUndo
-            }
-        };
-        undone.push(Undone { path: host, action, stock_sha256, notes });
-    }
-    Ok(Pending::new(undone, transaction, Some(locks)))
+    sink.write(Vec::new(), |undone, transaction| {
+        let grafts: Vec<&Path> = assessed
+            .iter()
+            .filter(|assessed| assessed.state == HostState::Graft)
+            .map(|assessed| assessed.host.as_path())
+            .collect();
+        let mut restored = restore(&grafts, transaction, observe)?.into_iter();
+        for Assessment { host, state, stock_sha256, mut notes } in assessed {
+            let action = match state {
+                HostState::Graft => {
+                    notes.extend(restored.next().unwrap_or_default());
+                    UndoneAction::Restored
+                }
+                HostState::Stock => UndoneAction::NothingToUndo,
+                HostState::StockWithLeftovers => {
+                    notes.extend(remove_sidecars(&host, transaction, observe));
+                    UndoneAction::NothingToUndo
+                }
+            };
+            undone.push(Undone { path: host, action, stock_sha256, notes });
+        }
+        Ok(())
+    })
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -148,42 +141,36 @@ struct Assessment {
 /// Decides what is to be done with a host. `named`: the user named it, so it has to be an archive at least.
 fn assess(host: &Path, named: bool) -> Result<Assessment, Error> {
     let found = File::open(host).and_then(|file| digest::of_file(&file)).context(host, "read")?;
-    let backup = backup_path(host);
-    let backup_sha256 = sidecar::sha256(&backup)?;
+    let (backup, beside) = (backup_path(host), Backup::beside(host)?);
     let path = host.to_owned();
     let mut notes = Vec::new();
-    let is_own_backup = backup_sha256.as_ref() == Some(&found);
+    let is_own_backup = beside.as_ref().is_some_and(|beside| beside.sha256 == found);
     let (state, stock_sha256) = match Record::read(host)? {
         _ if is_own_backup && carries_graft(host, named)? => return Err(Error::BackupGrafted { path, backup }),
         _ if is_own_backup => (HostState::StockWithLeftovers, found),
-        Some(record) if record.stock_sha256 == found => match backup_sha256 {
+        Some(record) if record.stock_sha256 == found => match beside {
             None => (HostState::StockWithLeftovers, found),
             // What a run was killed over that had no links.
-            Some(left) if record.knows(&left) => (HostState::StockWithLeftovers, found),
+            Some(left) if record.knows(&left.sha256) => (HostState::StockWithLeftovers, found),
             Some(_) => {
                 notes.push(format!("is stock; `{}` is of another file and stays", backup.display()));
                 (HostState::Stock, found)
             }
         },
-        Some(record) if record.knows(&found) => match backup_sha256 {
-            None => return Err(Error::BackupMissing { path, backup }),
-            Some(found) if found != record.stock_sha256 => {
-                return Err(Error::BackupChanged { backup, found, expected: record.stock_sha256 });
-            }
-            Some(stock) => {
-                notes.extend(read(host).ok().and_then(|graft| needed::remark(&graft)));
-                (HostState::Graft, stock)
-            }
-        },
+        Some(record) if record.knows(&found) => {
+            let stock = record.stock(host, beside)?;
+            notes.extend(read(host).ok().and_then(|graft| needed::remark(&graft)));
+            (HostState::Graft, stock.sha256)
+        }
         Some(record) => return Err(Error::ChangedSince { path, found, expected: record.graft_sha256, backup }),
         None if carries_graft(host, named)? => {
-            return Err(match backup_sha256 {
+            return Err(match beside {
                 Some(_) => Error::RecordMissing { path, record: record_path(host), backup },
                 None => Error::NoBackup { path },
             });
         }
         None => {
-            if backup_sha256.is_some() {
+            if beside.is_some() {
                 notes.push(format!("carries no graft; `{}` is of another file and stays", backup.display()));
             }
             (HostState::Stock, found)

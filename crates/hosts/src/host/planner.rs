@@ -1,13 +1,11 @@
 //! The donors of a request, options filled in, for each architecture that comes up.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use format::Arch;
 
 use crate::VERSION;
 use crate::error::Error;
-use crate::file::lock::FolderLocks;
 use crate::host::stock::Stock;
 use crate::request::donor::tuned;
 use crate::request::{Candidate, Request};
@@ -27,11 +25,6 @@ impl<'a> Planner<'a> {
     pub(crate) fn new(request: &'a Request, watch: &'a Watch<'a>) -> Result<Self, Error> {
         request.check()?;
         Ok(Planner { request, watch, stock: Stock::read(&request.stock)?, tuned: BTreeMap::new() })
-    }
-
-    /// Locks the folders of `files`; nothing for a dry run, which changes nothing.
-    pub(crate) fn lock<'f>(&self, files: impl IntoIterator<Item = &'f Path>) -> Result<Option<FolderLocks>, Error> {
-        (!self.request.dry_run).then(|| FolderLocks::take(files, self.watch)).transpose()
     }
 
     /// The donor's object for an architecture, options filled in; `None` if there is none.

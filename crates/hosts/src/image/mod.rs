@@ -34,16 +34,13 @@ use crate::digest;
 use crate::error::rollback::Purpose;
 use crate::error::{Error, IoContext};
 use crate::file::attributes;
-use crate::file::lock::FolderLocks;
-use crate::file::names::folder_of;
 use crate::file::temporaries::{TemporaryFolder, new_file, temporary};
 use crate::host::planner::Planner;
 use crate::outcome::Grafts;
-use crate::sink::out;
+use crate::sink::{Sink, out};
+use crate::transaction::Transaction;
 use crate::transaction::pending::Pending;
-use crate::transaction::place::remove_leftovers;
 use crate::transaction::staged::{Staged, StagedFolder};
-use crate::transaction::{Transaction, sync_folder};
 use crate::undo::{Undone, UndoneAction};
 use crate::watch::Watch;
 
@@ -104,10 +101,7 @@ pub(crate) fn graft(path: &Path, planner: &mut Planner<'_>) -> Result<Pending<Gr
         return Err(Error::Out { out: path.to_owned(), reason, help: "name the new one: `-o OUT`" });
     };
     let out = place_for(&wanted, path)?;
-    let locks = planner.lock([out.as_path()])?;
-    if let Some(locks) = &locks {
-        remove_leftovers(&out, locks);
-    }
+    let sink = Sink::of_graft(planner.request, Purpose::Write, [out.as_path()], planner.watch)?;
     let given = opened(path)?;
     let origin = origin_of(&given)?;
     // A graft is made anew from its stock image: no layer comes on top of an earlier one of ours.
@@ -134,16 +128,16 @@ pub(crate) fn graft(path: &Path, planner: &mut Planner<'_>) -> Result<Pending<Gr
             false => Error::NothingGraftableInImage { path: path.to_owned(), skipped },
         });
     }
-    if locks.is_none() {
-        return Ok(Pending::nothing(Grafts { image: Some(out), ..Grafts::of(hosts, skipped) }));
-    }
-    let changes = changes(&stock, &source, &grafts)?;
-    let check = |new: &Path| {
-        let files: Vec<_> = grafts.iter().map(|grafts| grafts.as_ref().map(|grafts| &grafts.files)).collect();
-        comparison::check(&source, &opened(new)?, &files)
-    };
-    let (notes, transaction) = write(&stock, &out, &changes, &check)?;
-    Ok(Pending::new(Grafts { notes, image: Some(out), ..Grafts::of(hosts, skipped) }, transaction, locks))
+    let report = Grafts { image: Some(out.clone()), ..Grafts::of(hosts, skipped) };
+    sink.write(report, |report, transaction| {
+        let changes = changes(&stock, &source, &grafts)?;
+        let check = |new: &Path| {
+            let files: Vec<_> = grafts.iter().map(|grafts| grafts.as_ref().map(|grafts| &grafts.files)).collect();
+            comparison::check(&source, &opened(new)?, &files)
+        };
+        report.notes = write(&stock, &out, &changes, &check, transaction)?;
+        Ok(())
+    })
 }
 
 /// Gives the image at `path` its stock image back, in a new one.
@@ -154,8 +148,7 @@ pub fn undo(path: &Path, out: &Path, watch: &Watch<'_>) -> Result<Pending<Vec<Un
     let out = place_for(out, path)?;
     let origin =
         origin_of(&opened(path)?)?.ok_or_else(|| damaged(path, "its index does not say that it is a graft"))?;
-    let locks = FolderLocks::take([out.as_path()], watch)?;
-    remove_leftovers(&out, &locks);
+    let sink = Sink::open(Purpose::Write, [out.as_path()], watch)?;
     let scratch = scratch(&out)?;
     let stock = scratch.path().join("stock");
     restore(path, &origin, &stock)?;
@@ -163,35 +156,27 @@ pub fn undo(path: &Path, out: &Path, watch: &Watch<'_>) -> Result<Pending<Vec<Un
         true => digest::sha256(&fs::read(stock.join(INDEX)).context(&out, "read")?),
         false => File::open(&stock).and_then(|file| digest::of_file(&file)).context(&out, "read")?,
     };
-    let mut transaction = Transaction::new(Purpose::Write);
-    let placed = match path.is_dir() {
-        // `restore` has read it again.
-        true => {
+    let (place, action, stock_sha256) = (out.clone(), UndoneAction::Restored, sha256.clone());
+    let undone = Undone { path: place, action, stock_sha256, notes: Vec::new() };
+    sink.write(vec![undone], |_, transaction| {
+        if path.is_dir() {
+            // `restore` has read it again.
             let folder = StagedFolder::container(TemporaryFolder::moved(&stock, &out)?, |_| Ok(()))?;
-            transaction.swap_folder(folder, &out)
+            return transaction.write_folder(folder, &out);
         }
-        false => {
-            let mut new = new_file(&out)?;
-            let mut from = File::open(&stock).context(&out, "read")?;
-            std::io::copy(&mut from, new.as_file_mut()).context(&out, "write")?;
-            let like = File::open(path).context(path, "read")?;
-            attributes::carry(&like, new.as_file()).context(&out, "write")?;
-            new.as_file().sync_all().context(&out, "write")?;
-            let copied = |file: &Path| match File::open(file).and_then(|file| digest::of_file(&file)) {
-                Ok(found) if found == sha256 => Ok(()),
-                Ok(found) => Err(damaged(&out, format!("its copy has sha256 {found}, expected {sha256}"))),
-                Err(error) => Err(error).context(file, "read"),
-            };
-            let new = Staged::container(new.into_temp_path(), copied)?;
-            transaction.swap(&out, new, &out)
-        }
-    };
-    if let Err(error) = placed {
-        return Err(transaction.failed(error));
-    }
-    let _ = sync_folder(folder_of(&out));
-    let undone = Undone { path: out, action: UndoneAction::Restored, stock_sha256: sha256, notes: Vec::new() };
-    Ok(Pending::new(vec![undone], transaction, Some(locks)))
+        let mut new = new_file(&out)?;
+        let mut from = File::open(&stock).context(&out, "read")?;
+        std::io::copy(&mut from, new.as_file_mut()).context(&out, "write")?;
+        let like = File::open(path).context(path, "read")?;
+        attributes::carry(&like, new.as_file()).context(&out, "write")?;
+        new.as_file().sync_all().context(&out, "write")?;
+        let copied = |file: &Path| match File::open(file).and_then(|file| digest::of_file(&file)) {
+            Ok(found) if found == sha256 => Ok(()),
+            Ok(found) => Err(damaged(&out, format!("its copy has sha256 {found}, expected {sha256}"))),
+            Err(error) => Err(error).context(file, "read"),
+        };
+        transaction.write(Staged::container(new.into_temp_path(), copied)?, &out)
+    })
 }
 
 /// A folder beside OUT that is deleted in the end, or by the next run.
@@ -327,26 +312,21 @@ fn write(
     out: &Path,
     changes: &Changes<'_>,
     check: &dyn Fn(&Path) -> Result<(), Error>,
-) -> Result<(Vec<String>, Transaction), Error> {
-    let mut transaction = Transaction::new(Purpose::Write);
-    let (notes, placed) = if stock.is_dir() {
+    transaction: &mut Transaction,
+) -> Result<Vec<String>, Error> {
+    if stock.is_dir() {
         let building = scratch(out)?;
         let notes = layout::copy_folder(stock, building.path(), changes)?;
-        (notes, transaction.swap_folder(StagedFolder::container(building, check)?, out))
-    } else {
-        let from = File::open(stock).context(stock, "read")?;
-        let mut new = new_file(out)?;
-        let mut writer = BufWriter::new(new.as_file_mut());
-        layout::copy_tar(&from, &mut writer, changes).and_then(|()| writer.flush()).context(out, "write")?;
-        drop(writer);
-        let lost = attributes::carry(&from, new.as_file()).context(out, "write")?;
-        new.as_file().sync_all().context(out, "write")?;
-        let new = Staged::container(new.into_temp_path(), check)?;
-        (lost.iter().map(ToString::to_string).collect(), transaction.swap(out, new, out))
-    };
-    if let Err(error) = placed {
-        return Err(transaction.failed(error));
+        transaction.write_folder(StagedFolder::container(building, check)?, out)?;
+        return Ok(notes);
     }
-    let _ = sync_folder(folder_of(out));
-    Ok((notes, transaction))
+    let from = File::open(stock).context(stock, "read")?;
+    let mut new = new_file(out)?;
+    let mut writer = BufWriter::new(new.as_file_mut());
+    layout::copy_tar(&from, &mut writer, changes).and_then(|()| writer.flush()).context(out, "write")?;
+    drop(writer);
+    let lost = attributes::carry(&from, new.as_file()).context(out, "write")?;
+    new.as_file().sync_all().context(out, "write")?;
+    transaction.write(Staged::container(new.into_temp_path(), check)?, out)?;
+    Ok(lost.iter().map(ToString::to_string).collect())
 }

@@ -7,7 +7,7 @@ use inspector::verify::Verified;
 
 use crate::digest::sha256;
 use crate::error::Error;
-use crate::file::names::backup_path;
+use crate::file::host_file::HostFile;
 use crate::file::signature::{Signature, signature_of};
 use crate::host::archive::ArchiveHost;
 use crate::host::executable::ExecutableHost;
@@ -16,6 +16,7 @@ use crate::host::{Carried, Host, Operation};
 use crate::outcome::Action;
 use crate::prove::proven::{Proven, ProvenDigest};
 use crate::prove::{TestRun, prove};
+use crate::record::backup::Backup;
 use crate::record::{Record, sidecar};
 
 /// Recognises the file at `path`, which has these bytes.
@@ -59,6 +60,12 @@ pub(crate) struct Prepared {
     verified: Verified,
 }
 
+/// Prepares the graft of a file.
+pub(crate) fn of(file: &HostFile, planner: &mut Planner<'_>) -> Result<Prepared, Error> {
+    let (path, bytes) = (file.path(), file.bytes()?);
+    prepare(&*read(path, bytes)?, path, bytes, planner)
+}
+
 /// Prepares the graft of the recognised `host` at `path`, which has these bytes. A graft is made anew from its stock
 /// file, where that is to be had: nothing of an earlier donor, or of an earlier release of this program, is left then.
 pub(crate) fn prepare(
@@ -91,21 +98,14 @@ fn verified(host: &dyn Host, planner: &mut Planner<'_>) -> Result<(Operation, Ve
 fn stock_beside(host: &dyn Host, path: &Path, sha256_of_host: &str) -> Result<Option<(Base, Vec<u8>)>, Error> {
     let record = Record::about(path, sha256_of_host).filter(|record| record.stock_sha256 != sha256_of_host);
     let Some(record) = record.filter(|_| host.carried().anything()) else { return Ok(None) };
-    let backup = backup_path(path);
-    let bytes = match sidecar::read(&backup) {
-        Ok(bytes) => bytes,
-        Err(error) if host.needs_stock() => return Err(error),
-        Err(_) => None,
-    };
-    let found = bytes.as_deref().map(sha256);
-    match (bytes, found) {
-        (Some(bytes), Some(found)) if found == record.stock_sha256 => {
+    let stock = Backup::beside(path).and_then(|backup| record.stock(path, backup));
+    match stock.and_then(|stock| Ok((stock.bytes()?, stock))) {
+        Ok((bytes, Backup { path: backup, sha256, .. })) => {
             let good = host.needs_stock() || read(path, &bytes).is_ok_and(|stock| stock.is_stock());
-            Ok(good.then_some((Base { backup, sha256: found }, bytes)))
+            Ok(good.then_some((Base { backup, sha256 }, bytes)))
         }
-        _ if !host.needs_stock() => Ok(None),
-        (_, Some(found)) => Err(Error::BackupChanged { backup, found, expected: record.stock_sha256 }),
-        (_, None) => Err(Error::BackupMissing { path: path.to_owned(), backup }),
+        Err(error) if host.needs_stock() => Err(error),
+        Err(_) => Ok(None),
     }
 }
 

@@ -2,8 +2,10 @@
 //!
 //! | module | what lives there |
 //! | --- | --- |
+//! | `backup` | whether a backup is the stock file |
 //! | `sidecar` | what has these names, and whether it is ours |
 
+pub(crate) mod backup;
 pub(crate) mod sidecar;
 
 use std::fs::{File, Permissions};
@@ -17,8 +19,9 @@ use tempfile::TempPath;
 use crate::error::{Error, IoContext};
 use crate::file::attributes::{self, Attributes};
 use crate::file::host_file::real_file;
-use crate::file::names::{backup_path, record_path};
+use crate::file::names::record_path;
 use crate::file::temporaries::new_file;
+use crate::record::backup::Backup;
 
 /// A record has less than a thousand bytes.
 const MOST_RECORD: u64 = 1 << 20;
@@ -105,13 +108,8 @@ impl Record {
 pub fn stock_of(libc: &Path) -> Result<Option<PathBuf>, Error> {
     let host = real_file(libc)?;
     let Some(record) = Record::read(&host)? else { return Ok(None) };
-    let backup = backup_path(&host);
-    let Some(found) = sidecar::sha256(&backup)? else { return Ok(None) };
-    if found == record.stock_sha256 {
-        Ok(Some(backup))
-    } else {
-        Err(Error::BackupChanged { backup, found, expected: record.stock_sha256 })
-    }
+    let Some(backup) = Backup::beside(&host)? else { return Ok(None) };
+    record.stock(&host, Some(backup)).map(|stock| Some(stock.path))
 }
 
 #[cfg(test)]

@@ -50,9 +50,16 @@ pub(crate) fn sha256(path: &Path) -> Result<Option<String>, Error> {
     open(path)?.map(|file| digest::of_file(&file).context(path, "read")).transpose()
 }
 
+/// Refuses a host beside which a graft could not put its backup and its record without taking what is not ours. The
+/// host has this SHA-256 if it is stock.
+pub(crate) fn may_be_written(host: &Path, stock_sha256: Option<&str>) -> Result<(), Error> {
+    are_files(host)?;
+    stock_sha256.map_or(Ok(()), |stock_sha256| are_ours(host, stock_sha256))
+}
+
 /// Refuses a host beside which something has the name of its backup or record that is no regular file: a graft would
 /// put its own in that place.
-pub(crate) fn are_files(host: &Path) -> Result<(), Error> {
+fn are_files(host: &Path) -> Result<(), Error> {
     open(&record_path(host))?;
     open(&backup_path(host))?;
     Ok(())
@@ -61,7 +68,7 @@ pub(crate) fn are_files(host: &Path) -> Result<(), Error> {
 /// Refuses a stock host with this SHA-256 beside which a file has the name of its backup or record that allograft has
 /// not made: it would be replaced, and deleted by `undo`. The backup of an earlier graft is ours, by what the record
 /// says.
-pub(crate) fn are_ours(host: &Path, stock_sha256: &str) -> Result<(), Error> {
+fn are_ours(host: &Path, stock_sha256: &str) -> Result<(), Error> {
     let foreign = |path: &Path, reason: String| Err(Error::ForeignSidecar { path: path.to_owned(), reason });
     let record = match Record::read(host) {
         Err(Error::MalformedRecord { path, reason }) => return foreign(&path, format!("it is no record: {reason}")),

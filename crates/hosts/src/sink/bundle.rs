@@ -13,7 +13,7 @@ use crate::error::{Error, IoContext};
 use crate::file::attributes;
 use crate::file::bundle::Format;
 use crate::file::host_file::Identity;
-use crate::file::names::{backup_path, folder_of, record_path};
+use crate::file::names::{backup_path, record_path};
 use crate::file::signature::signature_of;
 use crate::file::temporaries::new_file;
 use crate::host::Carried;
@@ -23,13 +23,14 @@ use crate::packed::entry::{Entries, Libcs, is_libc};
 use crate::packed::{Editor, MOST_LIBC, Source, inside};
 use crate::prove::prepared;
 use crate::prove::prepared::{ReadyGraft, record};
+use crate::record::backup::Backup;
 use crate::record::{Record, sidecar};
-use crate::sink::out;
+use crate::sink::{Sink, out};
 use crate::swift::bundle;
+use crate::transaction::Transaction;
 use crate::transaction::pending::Pending;
-use crate::transaction::place::{Change, Content, Observer, place, remove_leftovers};
+use crate::transaction::place::{Change, Content, Observer, place};
 use crate::transaction::staged::Staged;
-use crate::transaction::{Transaction, sync_folder};
 
 const MOST_MANIFEST: u64 = 1 << 20;
 
@@ -125,13 +126,8 @@ pub(crate) fn graft(
     let (request, watch) = (planner.request, planner.watch);
     let out = request.out.as_deref().map(|out| out::file(out, Some(host))).transpose()?;
     let place = out.as_deref().unwrap_or(host);
-    let locks = planner.lock([place])?;
-    if let Some(locks) = &locks {
-        remove_leftovers(place, locks);
-    }
-    if out.is_none() {
-        sidecar::are_files(host)?;
-    }
+    let purpose = if out.is_some() { Purpose::Write } else { Purpose::Graft };
+    let sink = Sink::of_graft(request, purpose, [place], watch)?;
     let file = File::open(host).context(host, "read")?;
     let identity = Identity::of(&file.metadata().context(host, "read")?);
     let source = Source { path: host, file: &file, format, watch };
@@ -142,10 +138,15 @@ pub(crate) fn graft(
     let mut unchanged = surveyed.decided.values().all(|decided| decided.grafted.unchanged);
     let host_sha256 = surveyed.sha256.clone();
     let known = Record::read(host).unwrap_or(None).filter(|record| record.knows(&host_sha256));
-    if !grafted_before && out.is_none() {
-        sidecar::are_ours(host, &host_sha256)?;
+    if out.is_none() {
+        sidecar::may_be_written(host, (!grafted_before).then_some(host_sha256.as_str()))?;
     }
-    let stock = if grafted_before && !unchanged { stock_of(host, known.as_ref())? } else { None };
+    let stock = match &known {
+        Some(record) if grafted_before && !unchanged => {
+            record.stock(host, Backup::beside(host)?).ok().map(Backup::into_file).transpose()?
+        }
+        _ => None,
+    };
     // A graft is made from its stock file, where that is to be had: nothing of an earlier donor is left then.
     let source = match &stock {
         None => source,
@@ -193,20 +194,13 @@ pub(crate) fn graft(
         bundle.sha256 = Some(host_sha256);
         return Ok(Pending::nothing(grafts(surveyed, before, bundle)));
     }
-    if locks.is_none() {
+    if request.dry_run {
         bundle.action = Action::Planned;
-        return Ok(Pending::nothing(grafts(surveyed, before, bundle)));
     }
-    let transaction = write(&source, &surveyed, &mut bundle, &host_sha256, identity, observe)?;
-    Ok(Pending::new(grafts(surveyed, before, bundle), transaction, locks))
-}
-
-/// The backup, if it is the stock file that the record names.
-fn stock_of(host: &Path, record: Option<&Record>) -> Result<Option<File>, Error> {
-    let backup = backup_path(host);
-    let Some(file) = sidecar::open(&backup)? else { return Ok(None) };
-    let found = digest::of_file(&file).context(&backup, "read")?;
-    Ok(record.is_some_and(|record| record.stock_sha256 == found).then_some(file))
+    let written = sink.write(bundle, |bundle, transaction| {
+        write(&source, &surveyed, bundle, &host_sha256, identity, transaction, observe)
+    })?;
+    Ok(written.map(|bundle| grafts(surveyed, before, bundle)))
 }
 
 /// Writes the bundle with the grafts in it, over the host, which had this SHA-256 and this identity, or elsewhere.
@@ -216,8 +210,9 @@ fn write(
     bundle: &mut Bundle,
     host_sha256: &str,
     identity: Identity,
+    transaction: &mut Transaction,
     observe: Observer<'_>,
-) -> Result<Transaction, Error> {
+) -> Result<(), Error> {
     let (host, place_of_it) = (source.path, bundle.path.clone());
     let like = File::open(host).context(host, "read")?;
     let mut new = new_file(&place_of_it)?;
@@ -247,11 +242,8 @@ fn write(
         })?;
         if left == 0 && sha256 == copied.written { Ok(()) } else { Err(changed()) }
     })?;
-    let transaction = if bundle.source.is_some() {
-        let mut transaction = Transaction::new(Purpose::Write);
-        transaction.swap(&place_of_it, graft, &place_of_it)?;
-        let _ = sync_folder(folder_of(&place_of_it));
-        transaction
+    if bundle.source.is_some() {
+        transaction.write(graft, &place_of_it)?;
     } else {
         let operation = survey.decided.values().next().map(|decided| &decided.grafted.operation);
         let record = operation.and_then(|operation| {
@@ -274,15 +266,13 @@ fn write(
             backup,
             record: record.as_ref(),
         };
-        let (notes, transaction) = place(&[change], observe)?;
-        for notes in notes {
+        for notes in place(&[change], transaction, observe)? {
             bundle.notes.extend(notes.on_host);
             bundle.backup_lacks.extend(notes.backup_lacks);
         }
-        transaction
-    };
+    }
     bundle.sha256 = Some(copied.written);
-    Ok(transaction)
+    Ok(())
 }
 
 fn grafts(survey: Survey, mut before: BTreeMap<Vec<u8>, Carried>, bundle: Bundle) -> Grafts {

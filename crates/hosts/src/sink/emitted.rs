@@ -5,11 +5,11 @@ use std::path::Path;
 use inspector::verify::Verified;
 
 use crate::error::Error;
-use crate::file::lock::FolderLocks;
+use crate::error::rollback::Purpose;
 use crate::prove::proven::Proven;
-use crate::sink::out;
+use crate::sink::{Sink, out};
 use crate::transaction::pending::Pending;
-use crate::transaction::place::{remove_leftovers, write_file};
+use crate::transaction::staged::Staged;
 use crate::watch::Watch;
 
 /// Writes what has been verified to the file `out`, in one step: whoever looks sees what was there before or all of it.
@@ -19,10 +19,11 @@ use crate::watch::Watch;
 /// When `out` is a folder or a special file, or its folder is missing or cannot be written to.
 pub fn write(out: &Path, file: Verified, watch: &Watch<'_>) -> Result<Pending<()>, Error> {
     let out = out::file(out, None)?;
-    let locks = FolderLocks::take([out.as_path()], watch)?;
-    remove_leftovers(&out, &locks);
-    let (_, transaction) = write_file(&out, &Proven::of_donors(file), None)?;
-    Ok(Pending::new((), transaction, Some(locks)))
+    let file = Proven::of_donors(file);
+    Sink::open(Purpose::Write, [out.as_path()], watch)?.write((), |(), transaction| {
+        let (new, _) = Staged::proven(&out, &file, None)?;
+        transaction.write(new, &out)
+    })
 }
 
 #[cfg(test)]

@@ -12,19 +12,16 @@ use crate::error::skipped::Skipped;
 use crate::error::{Error, IoContext};
 use crate::file::attributes::{self, Lost};
 use crate::file::host_file::read;
-use crate::file::lock::FolderLocks;
-use crate::file::names::{folder_of, host_of_sidecar};
+use crate::file::names::host_of_sidecar;
 use crate::file::temporaries::{TemporaryFolder, is_temporary, temporary};
 use crate::host::planner::Planner;
 use crate::outcome::Grafts;
-use crate::prove::prepared::ReadyGraft;
-use crate::sink::out;
+use crate::prove::prepared::{self, ReadyGraft};
+use crate::sink::{Sink, out};
 use crate::source::Hosts;
 use crate::swift::bundle;
 use crate::transaction::pending::Pending;
-use crate::transaction::place::remove_leftovers;
 use crate::transaction::staged::{Staged, StagedFolder};
-use crate::transaction::{Transaction, sync_folder};
 
 /// Copies the folder to `out`, which must not exist or be empty, with every host grafted.
 ///
@@ -40,7 +37,8 @@ pub(crate) fn write_folder(
     let out = out::folder(out, &root)?;
     let dry_run = planner.request.dry_run;
     let mut grafts = BTreeMap::new();
-    let (grafted, mut skipped) = hosts.each(planner, |prepared, file, planner| {
+    let (grafted, skipped) = hosts.each(planner, |file, planner| {
+        let prepared = prepared::of(&file, planner)?;
         let inside = prepared.path.strip_prefix(folder).unwrap_or(&prepared.path).to_owned();
         let mut grafted = prepared.elsewhere(out.join(&inside), dry_run);
         if !dry_run {
@@ -52,37 +50,30 @@ pub(crate) fn write_folder(
         Ok(grafted)
     })?;
     let swift_sdks = bundle::swift_sdks_in(folder);
-    let report = |skipped, notes| Grafts { swift_sdks, notes, ..Grafts::of(grafted, skipped) };
-    if dry_run {
-        return Ok(Pending::nothing(report(skipped, Vec::new())));
-    }
-    let locks = FolderLocks::take([out.as_path()], planner.watch)?;
-    remove_leftovers(&out, &locks);
-    let building = temporary(&out, |path| fs::create_dir(path)).context(&out, "write")?.into_temp_path();
-    let building = TemporaryFolder::new(building);
-    let expected: Vec<(PathBuf, String)> =
-        grafts.iter().map(|(inside, ready)| (inside.clone(), ready.sha256().to_owned())).collect();
-    let mut copy =
-        Copy { grafts, links: HashMap::new(), folders: Vec::new(), skipped: &mut skipped, lost: BTreeMap::new() };
-    copy.folder(folder, Path::new(""), building.path())?;
-    copy.finish_folders()?;
-    let notes = copy.notes();
-    // Read again from what was written: the grafts are those that were proven.
-    let staged = StagedFolder::container(building, |written| {
-        expected.iter().try_for_each(|(inside, sha256)| {
-            let path = written.join(inside);
-            match File::open(&path).and_then(|file| digest::of_file(&file)).context(&path, "read")? == *sha256 {
-                true => Ok(()),
-                false => Err(Error::ChangedMeanwhile { path: out.join(inside) }),
-            }
-        })
-    })?;
-    let mut transaction = Transaction::new(Purpose::Write);
-    if let Err(error) = transaction.swap_folder(staged, &out) {
-        return Err(transaction.failed(error));
-    }
-    let _ = sync_folder(folder_of(&out));
-    Ok(Pending::new(report(skipped, notes), transaction, Some(locks)))
+    let report = Grafts { swift_sdks, ..Grafts::of(grafted, skipped) };
+    let sink = Sink::of_graft(planner.request, Purpose::Write, [out.as_path()], planner.watch)?;
+    sink.write(report, |report, transaction| {
+        let building = temporary(&out, |path| fs::create_dir(path)).context(&out, "write")?.into_temp_path();
+        let building = TemporaryFolder::new(building);
+        let expected: Vec<(PathBuf, String)> =
+            grafts.iter().map(|(inside, ready)| (inside.clone(), ready.sha256().to_owned())).collect();
+        let (links, skipped) = (HashMap::new(), &mut report.skipped);
+        let mut copy = Copy { grafts, links, folders: Vec::new(), skipped, lost: BTreeMap::new() };
+        copy.folder(folder, Path::new(""), building.path())?;
+        copy.finish_folders()?;
+        report.notes = copy.notes();
+        // Read again from what was written: the grafts are those that were proven.
+        let staged = StagedFolder::container(building, |written| {
+            expected.iter().try_for_each(|(inside, sha256)| {
+                let path = written.join(inside);
+                match File::open(&path).and_then(|file| digest::of_file(&file)).context(&path, "read")? == *sha256 {
+                    true => Ok(()),
+                    false => Err(Error::ChangedMeanwhile { path: out.join(inside) }),
+                }
+            })
+        })?;
+        transaction.write_folder(staged, &out)
+    })
 }
 
 /// Copies a folder to the folder `to`, which is empty, and has `change` change the copy. Returns what the copy could

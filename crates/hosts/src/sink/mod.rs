@@ -1,4 +1,4 @@
-//! Where grafts go, other than over their hosts in place.
+//! Where grafts go: over their hosts in place, into a file, a folder, a bundle or an image.
 //!
 //! | module | what lives there |
 //! | --- | --- |
@@ -6,8 +6,74 @@
 //! | `folder` | a copy of a folder with grafts in it |
 //! | `emitted` | a file made from a donor alone |
 //! | `bundle` | every `libc.a` of a packed bundle grafted |
+//!
+//! Whatever is written, a [`Sink`] is opened for it first and its transaction makes the names: so the locks, the
+//! leftovers of killed runs, the dry run and the way back after an error are in one place.
 
 pub(crate) mod bundle;
 pub(crate) mod emitted;
 pub(crate) mod folder;
 pub(crate) mod out;
+
+use std::path::Path;
+
+use crate::error::Error;
+use crate::error::rollback::Purpose;
+use crate::file::lock::FolderLocks;
+use crate::request::Request;
+use crate::transaction::Transaction;
+use crate::transaction::pending::Pending;
+use crate::transaction::place::remove_leftovers;
+use crate::watch::Watch;
+
+/// Files that are about to be written. Their folders are locked, and what killed runs left beside them is deleted. Of a
+/// dry run it is empty, and writes nothing.
+pub(crate) struct Sink(Option<(FolderLocks, Transaction)>);
+
+impl Sink {
+    /// Opens `files`, for a graft unless that is a dry run.
+    ///
+    /// # Errors
+    /// A folder cannot be locked.
+    pub(crate) fn of_graft<'f>(
+        request: &Request,
+        purpose: Purpose,
+        files: impl IntoIterator<Item = &'f Path>,
+        watch: &Watch<'_>,
+    ) -> Result<Sink, Error> {
+        if request.dry_run { Ok(Sink(None)) } else { Sink::open(purpose, files, watch) }
+    }
+
+    /// Opens `files`.
+    ///
+    /// # Errors
+    /// A folder cannot be locked.
+    pub(crate) fn open<'f>(
+        purpose: Purpose,
+        files: impl IntoIterator<Item = &'f Path>,
+        watch: &Watch<'_>,
+    ) -> Result<Sink, Error> {
+        let files: Vec<&Path> = files.into_iter().collect();
+        let locks = FolderLocks::take(files.iter().copied(), watch)?;
+        for file in files {
+            remove_leftovers(file, &locks);
+        }
+        Ok(Sink(Some((locks, Transaction::new(purpose)))))
+    }
+
+    /// Has `write` write and complete the result; nothing of a dry run. It stays pending until it has been reported.
+    ///
+    /// # Errors
+    /// Those of `write`, after all of it was taken back.
+    pub(crate) fn write<T>(
+        self,
+        mut result: T,
+        write: impl FnOnce(&mut T, &mut Transaction) -> Result<(), Error>,
+    ) -> Result<Pending<T>, Error> {
+        let Some((locks, mut transaction)) = self.0 else { return Ok(Pending::nothing(result)) };
+        match write(&mut result, &mut transaction) {
+            Ok(()) => Ok(Pending::new(result, transaction, Some(locks))),
+            Err(error) => Err(transaction.failed(error)),
+        }
+    }
+}

@@ -15,7 +15,7 @@ use crate::error::skipped::Skipped;
 use crate::file::host_file::HostFile;
 use crate::file::signature::signature;
 use crate::host::planner::Planner;
-use crate::prove::prepared::{self, Prepared};
+use crate::prove::prepared;
 use crate::source::walk::walk;
 
 /// Files to graft.
@@ -56,22 +56,18 @@ impl Hosts {
         one.into_iter().chain(several.iter().map(PathBuf::as_path))
     }
 
-    /// Prepares the graft of each host, one after the other, and hands it to `take` with the host. Returns what `take`
-    /// makes of them, and what was left alone. A file that was opened before this is the one that has its name now.
+    /// Hands each host to `take`, one after the other. Returns what `take` makes of them, and what was left alone. A
+    /// file that was opened before this is the one that has its name now.
     ///
     /// # Errors
     /// One of them cannot be grafted, or none in the folder can.
     pub(crate) fn each<'p, T>(
         self,
         planner: &mut Planner<'p>,
-        mut take: impl FnMut(Prepared, HostFile, &mut Planner<'p>) -> Result<T, Error>,
+        mut take: impl FnMut(HostFile, &mut Planner<'p>) -> Result<T, Error>,
     ) -> Result<(Vec<T>, Vec<Skipped>), Error> {
         let (folder, files, mut skipped) = match self {
-            Hosts::File(file) => {
-                let file = file.current()?;
-                let prepared = prepared(&file, planner)?;
-                return Ok((vec![take(prepared, file, planner)?], Vec::new()));
-            }
+            Hosts::File(file) => return Ok((vec![take(file.current()?, planner)?], Vec::new())),
             Hosts::Folder { folder, files, skipped } => (folder, files, skipped),
         };
         let mut taken = Vec::new();
@@ -82,7 +78,7 @@ impl Hosts {
                 Some(reason) => {
                     skipped.push(Skipped { path: file.path().to_owned(), reason: reason.to_owned() });
                 }
-                None => taken.push(take(prepared(&file, planner)?, file, planner)?),
+                None => taken.push(take(file, planner)?),
             }
         }
         skipped.sort_by(|one, other| one.path.cmp(&other.path));
@@ -92,10 +88,4 @@ impl Hosts {
             false => Ok((taken, skipped)),
         }
     }
-}
-
-/// Prepares the graft of a file.
-fn prepared(file: &HostFile, planner: &mut Planner<'_>) -> Result<Prepared, Error> {
-    let (path, bytes) = (file.path(), file.bytes()?);
-    prepared::prepare(&*prepared::read(path, bytes)?, path, bytes, planner)
 }

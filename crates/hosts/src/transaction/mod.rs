@@ -80,8 +80,22 @@ impl Transaction {
         Ok(())
     }
 
+    /// Gives the name `path` to the file `new`, which has nothing beside it.
+    pub(crate) fn write(&mut self, new: Staged, path: &Path) -> Result<(), Error> {
+        self.swap(path, new, path)?;
+        // The file is in place; that a crash of the machine might still undo it is no failure.
+        let _ = sync_folder(folder_of(path));
+        Ok(())
+    }
+
     /// Gives the name `path` to the folder `new`. There is nothing of this name, or an empty folder.
-    pub(crate) fn swap_folder(&mut self, new: StagedFolder, path: &Path) -> Result<(), Error> {
+    pub(crate) fn write_folder(&mut self, new: StagedFolder, path: &Path) -> Result<(), Error> {
+        self.swap_folder(new, path)?;
+        let _ = sync_folder(folder_of(path));
+        Ok(())
+    }
+
+    fn swap_folder(&mut self, new: StagedFolder, path: &Path) -> Result<(), Error> {
         let new = new.into_folder();
         let before = match fs::symlink_metadata(path) {
             Err(error) if is_missing(&error) => {

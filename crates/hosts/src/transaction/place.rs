@@ -35,7 +35,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::digest::sha256;
-use crate::error::rollback::Purpose;
 use crate::error::{Error, IoContext};
 use crate::file::attributes::Attributes;
 use crate::file::host_file::{HostFile, Identity};
@@ -43,7 +42,6 @@ use crate::file::lock::FolderLocks;
 use crate::file::names::{backup_path, folder_of, is_backup, record_path};
 use crate::file::temporaries::{can_exchange, left_temporaries, remove_folder};
 use crate::prove::prepared::ReadyGraft;
-use crate::prove::proven::Proven;
 use crate::record::{Record, sidecar};
 use crate::transaction::staged::Staged;
 use crate::transaction::{Transaction, sync_folder};
@@ -107,25 +105,17 @@ pub(crate) struct Notes {
     pub(crate) backup_lacks: Vec<String>,
 }
 
-/// Executes all changes or, on an error, none. Returns notes on each change, and what commits it.
+/// Executes all changes. Returns notes on each.
 ///
 /// The folders of all hosts have to be locked.
-pub(crate) fn place(changes: &[Change<'_>], observe: Observer<'_>) -> Result<(Vec<Notes>, Transaction), Error> {
-    let mut transaction = Transaction::new(Purpose::Graft);
-    if changes.is_empty() {
-        return Ok((Vec::new(), transaction));
-    }
-    match place_all(changes, &mut transaction, observe) {
-        Ok(notes) => Ok((notes, transaction)),
-        Err(error) => Err(transaction.failed(error)),
-    }
-}
-
-fn place_all(
+pub(crate) fn place(
     changes: &[Change<'_>],
     transaction: &mut Transaction,
     observe: Observer<'_>,
 ) -> Result<Vec<Notes>, Error> {
+    if changes.is_empty() {
+        return Ok(Vec::new());
+    }
     let mut ready = Vec::new();
     for change in changes {
         ready.push(prepare(change, transaction, observe)?);
@@ -246,22 +236,6 @@ fn prepare(change: &Change<'_>, transaction: &mut Transaction, observe: Observer
         (_, None) => None,
     };
     Ok(Prepared { identity, graft, becomes_backup: matches!(backup, Backup::HostItself), notes })
-}
-
-/// Writes a proven file to `out`, replacing what is there, with mode, owner and extended attributes of `like`. Returns
-/// notes for the user, and what commits it.
-///
-/// The folder of `out` has to be locked.
-pub(crate) fn write_file(
-    out: &Path,
-    proven: &Proven,
-    like: Option<&File>,
-) -> Result<(Vec<String>, Transaction), Error> {
-    let (new, lost) = Staged::proven(out, proven, like)?;
-    let mut transaction = Transaction::new(Purpose::Write);
-    transaction.swap(out, new, out)?;
-    let _ = sync_folder(folder_of(out));
-    Ok((lost.iter().map(ToString::to_string).collect(), transaction))
 }
 
 /// How many of the host's links are ours: its own name, and those of backups. The backup of another name of the same

@@ -5,3 +5,4 @@ mod foreign_owner;
 mod killed;
 mod once;
 pub(crate) mod samples;
+mod waiting;

@@ -1,0 +1,66 @@
+//! The file under the name of a host's backup, and the rule for whether it is the host's stock file.
+
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::path::{Path, PathBuf};
+
+use crate::digest;
+use crate::error::{Error, IoContext};
+use crate::file::names::backup_path;
+use crate::record::{Record, sidecar};
+
+/// A file under the name of a backup.
+pub(crate) struct Backup {
+    pub(crate) path: PathBuf,
+    pub(crate) sha256: String,
+    file: File,
+}
+
+impl Backup {
+    /// What lies beside `host` under that name; `None` if nothing does.
+    ///
+    /// # Errors
+    /// It is no regular file, or cannot be read.
+    pub(crate) fn beside(host: &Path) -> Result<Option<Backup>, Error> {
+        let path = backup_path(host);
+        let Some(file) = sidecar::open(&path)? else { return Ok(None) };
+        let sha256 = digest::of_file(&file).context(&path, "read")?;
+        Ok(Some(Backup { path, sha256, file }))
+    }
+
+    /// The file, at its beginning.
+    pub(crate) fn into_file(mut self) -> Result<File, Error> {
+        self.file.rewind().context(&self.path, "read")?;
+        Ok(self.file)
+    }
+
+    /// All that it holds.
+    ///
+    /// # Errors
+    /// It cannot be read, or somebody wrote it after its checksum was made.
+    pub(crate) fn bytes(&self) -> Result<Vec<u8>, Error> {
+        let (mut file, mut bytes) = (&self.file, Vec::new());
+        file.rewind().and_then(|()| file.read_to_end(&mut bytes)).context(&self.path, "read")?;
+        if digest::sha256(&bytes) == self.sha256 {
+            Ok(bytes)
+        } else {
+            Err(Error::ChangedMeanwhile { path: self.path.clone() })
+        }
+    }
+}
+
+impl Record {
+    /// The stock file of `host`, which this record is about: `backup`, if that is what the record names.
+    ///
+    /// # Errors
+    /// There is none, or it is another file.
+    pub(crate) fn stock(&self, host: &Path, backup: Option<Backup>) -> Result<Backup, Error> {
+        match backup {
+            None => Err(Error::BackupMissing { path: host.to_owned(), backup: backup_path(host) }),
+            Some(backup) if backup.sha256 == self.stock_sha256 => Ok(backup),
+            Some(Backup { path: backup, sha256: found, .. }) => {
+                Err(Error::BackupChanged { backup, found, expected: self.stock_sha256.clone() })
+            }
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Tests: two allografts in one folder. A program is tried without the folder's lock, so that nobody waits for it; and
+//! what another one does until the lock is taken is taken into account.
+
+use std::cell::RefCell;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use fixtures::program::Build;
+
+use crate::file::names::{backup_path, record_path};
+use crate::graft::graft_observed;
+use crate::outcome::{Action, Grafts};
+use crate::recognition::Target;
+use crate::record::Record;
+use crate::request::Request;
+use crate::watch::{Locking, Watch};
+
+/// Asks for the lock of the folder that is its first argument, and appends the answer to the file that is its second.
+const ASKS: &str = "#include <fcntl.h>\n#include <stdlib.h>\n#include <string.h>\n#include <sys/file.h>\n#include <unistd.h>\n\
+    int main(int count, char **words) {\n\
+    if (count < 3) return 2;\n\
+    int folder = open(words[1], O_RDONLY), answer = open(words[2], O_WRONLY | O_CREAT | O_APPEND, 0600);\n\
+    free(realloc(malloc(count), 100));\n\
+    const char *word = flock(folder, LOCK_EX | LOCK_NB) ? \"locked\\n\" : \"free\\n\";\n\
+    return write(answer, word, strlen(word)) < 0; }\n";
+
+fn request(donor: &str) -> Request {
+    Request::of(donors::find(donor).unwrap())
+}
+
+fn grafted(host: &Path, request: &Request, watch: &Watch<'_>) -> Grafts {
+    graft_observed(Target::open(host).unwrap(), request, watch, &|_| {}).unwrap().commit()
+}
+
+fn program(folder: &Path, name: &str) -> PathBuf {
+    Build::PLAIN.program(folder, name, ASKS)
+}
+
+#[test]
+fn a_program_runs_while_its_folder_is_not_locked() {
+    let folder = tempfile::tempdir().unwrap();
+    let host = program(folder.path(), "asks");
+    let elsewhere = tempfile::tempdir().unwrap();
+    for out in [Some(folder.path().join("out")), None] {
+        let answers = elsewhere.path().join("answers");
+        let arguments = [folder.path(), &answers].map(OsString::from).to_vec();
+        let request = Request { arguments: Some(arguments), out: out.clone(), ..request("mimalloc") };
+        grafted(&host, &request, &Watch::default());
+        assert_eq!(fs::read_to_string(&answers).unwrap(), "free\n".repeat(2), "stock and graft, to {out:?}");
+        fs::remove_file(answers).unwrap();
+    }
+}
+
+/// Grafts `host` while somebody else has the lock of its folder and, before giving it back, does `other`.
+fn after(host: &Path, donor: &str, other: impl Fn()) -> Grafts {
+    let folder = File::open(host.parent().unwrap()).unwrap();
+    folder.lock().unwrap();
+    let held = RefCell::new(Some(folder));
+    let tell = |locking: Locking<'_>| {
+        assert!(matches!(locking, Locking::Waiting(_)), "{locking:?}");
+        other();
+        held.take().unwrap().unlock().unwrap();
+    };
+    let grafts = grafted(host, &request(donor), &Watch { locking: Some(&tell), ..Watch::default() });
+    assert!(held.take().is_none(), "it waited for the lock");
+    grafts
+}
+
+#[test]
+fn what_another_did_before_is_taken_into_account() {
+    let folder = tempfile::tempdir().unwrap();
+    let host = program(folder.path(), "host");
+    let (stock, other) = (fs::read(&host).unwrap(), tempfile::tempdir().unwrap());
+
+    let done = program(other.path(), "host");
+    grafted(&done, &request("mimalloc"), &Watch::default());
+    let graft = fs::read(&done).unwrap();
+    // The other one has grafted it: nothing is left to do.
+    let grafts = after(&host, "mimalloc", || {
+        fs::copy(backup_path(&done), backup_path(&host)).unwrap();
+        fs::copy(record_path(&done), record_path(&host)).unwrap();
+        fs::write(&host, &graft).unwrap();
+    });
+    assert_eq!(grafts.hosts[0].action, Action::Unchanged);
+    crate::undo::undo(&host).unwrap();
+    assert!(fs::read(&host).unwrap() == stock);
+
+    // It was installed anew, as another program: that one is what is grafted, and what undo gives back.
+    let installed = Build { position_independent: true, ..Build::PLAIN }.program(other.path(), "new", ASKS);
+    let grafts = after(&host, "mimalloc", || {
+        fs::remove_file(&host).unwrap();
+        fs::copy(&installed, &host).unwrap();
+    });
+    assert_eq!(grafts.hosts[0].action, Action::Grafted);
+    let record = Record::read(&host).unwrap().unwrap();
+    assert_eq!(record.stock_sha256, crate::digest::sha256(&fs::read(&installed).unwrap()));
+    crate::undo::undo(&host).unwrap();
+    assert!(fs::read(&host).unwrap() == fs::read(&installed).unwrap());
+}
