@@ -85,8 +85,8 @@ pub(crate) fn graft_observed(
     }
 }
 
-/// Makes and tries the graft of a program before anything is locked: others work in its folder meanwhile, and running it
-/// may take long.
+/// Makes and tries the graft of a program before anything is locked: others work in its folder meanwhile, and running
+/// it may take long.
 fn tried_ahead(host: &HostFile, planner: &mut Planner<'_>) -> Result<Tried, Error> {
     let prepared = prepared::of(host, planner)?;
     // What would be refused in the end is refused before the program is run.

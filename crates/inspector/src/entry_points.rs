@@ -3,7 +3,7 @@
 use crate::elf::{Elf, PF_X, PT_LOAD, Segment};
 use crate::note;
 use crate::report::Arch;
-use crate::verify::STRINGS;
+use crate::verify::names::STRINGS;
 
 /// The type of the note that lists the redirected entry points (docs/note.md).
 const KIND: u32 = 4;
@@ -110,9 +110,11 @@ impl EntryPoints {
         for index in 0..note.len() / 8 {
             let distance = words.u32(index * 8).unwrap_or(0) as i32;
             let place = (at - donor.offset).wrapping_add(donor.address).wrapping_add(8 * index as u64);
-            if distance != 0 {
-                let address = place.wrapping_add_signed(i64::from(distance));
-                entries.push(Entry { address, role: words.u32(index * 8 + 4).unwrap_or(0) });
+            let role = words.u32(index * 8 + 4).unwrap_or(0);
+            match distance {
+                0 if role == 0 => {}
+                0 => return Err(format!("the note on the entry points has number {role}, and no place for it")),
+                _ => entries.push(Entry { address: place.wrapping_add_signed(i64::from(distance)), role }),
             }
         }
         match entries.len() {

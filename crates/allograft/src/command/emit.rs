@@ -12,6 +12,7 @@ use inspector::verify::Verified;
 use relocatable::{Binding, merge, symbols};
 use serde::Serialize;
 use surgery::archive::{Archive, Insert};
+use surgery::donor::note_text;
 
 use crate::choice::Choice;
 use crate::command::graft::{named, shell_quoted};
@@ -251,12 +252,7 @@ impl Emit {
 
 /// Reads the file again: it must carry the notes of the donors that went in, and no others.
 fn verified(made: &Made) -> Result<Verified, Failure> {
-    let text = |note: &Option<Note>| {
-        note.as_ref().and_then(|note| note.encode().ok()).map(|bytes| {
-            let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
-            String::from_utf8_lossy(text).into_owned()
-        })
-    };
+    let text = |note: &Option<Note>| note.as_ref().and_then(|note| note_text(note).ok());
     let (malloc, strings) = (text(&made.malloc), text(&made.strings));
     Verified::donors(made.bytes.clone(), [malloc.as_deref(), strings.as_deref()]).map_err(|unsound| {
         Failure::refused(format!("what was made does not pass its verification: {unsound}")).with_help(REPORT)

@@ -194,6 +194,41 @@ fn what_else_is_refused_or_takes_a_confirmation() {
     assert_eq!(fs::metadata(lab.path("loads")).unwrap().permissions().mode() & 0o7777, 0o4755);
 }
 
+/// The donor's storage and the program's lie behind each other, whatever room their alignment leaves between.
+#[test]
+fn variables_of_threads_of_any_size() {
+    let lab = Lab::new();
+    for words in 1..=8 {
+        let source = format!(
+            "#include <stdlib.h>\n__thread long own[{words}] = {{ 3 }};\n\
+             int main(int count, char **words) {{ free(realloc(malloc(count), 100)); return !words + own[0] - 3; }}\n"
+        );
+        glibc(&lab, "program", &source, &[]);
+        for donor in ["scudo", "snmalloc", "mimalloc"] {
+            lab.run(["graft", "program", "--dry-run", "--donor", donor]).exits(0);
+        }
+    }
+}
+
+/// A variable of each thread in a library has no place in the program, whose own variables move.
+#[test]
+fn variables_of_threads_in_a_library_and_in_the_program() {
+    let lab = Lab::new();
+    let folder = lab.path("").display().to_string();
+    let library = "__thread int theirs = 5, *unused;\n";
+    glibc(&lab, "libvariables.so", library, &["-shared", "-fPIC", "-Wl,-soname,libvariables.so"]);
+    let source = "#include <stdlib.h>\nextern __thread int theirs; __thread int own = 3, zero;\n\
+        int main(int count, char **words) { free(realloc(malloc(count), 100)); (void)words;\n\
+        return theirs - 5 + own - 3 + zero; }\n";
+    let (path, run) = (format!("-L{folder}"), format!("-Wl,-rpath,{folder}"));
+    for flags in [&["-fPIE", "-pie"][..], &["-fPIE", "-pie", "-rdynamic"], &["-fno-pie", "-no-pie"]] {
+        glibc(&lab, "user", source, &[flags, &[&path, &run, "-lvariables"]].concat());
+        lab.run(["graft", "user"]).exits(0);
+        tool(&mut Command::new(lab.path("user")));
+        lab.run(["verify", "user"]).exits(0);
+    }
+}
+
 /// A program whose libraries lie beside it is tested there.
 #[test]
 fn a_program_that_finds_its_libraries_beside_itself() {

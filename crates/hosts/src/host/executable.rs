@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use format::{Linked, Note};
 use inspector::verify::Verified;
+use surgery::donor::note_text;
 use transplant::{Edits, Executable, Refusal};
 
 use crate::VERSION;
@@ -168,7 +169,7 @@ impl Host for ExecutableHost<'_> {
         let (edits, edited) = self.planned(&linked_donor)?;
         // The program itself may have said more.
         libraries.map_err(refused)?;
-        if let (Edits::Need(plan), Some(library)) = (&edits, linked_donor.library()) {
+        if let (Edits::Need(plan), Some((library, _))) = (&edits, linked_donor.library()) {
             needed::check(self.path, request, edited.bytes(), plan, (library, &linked_donor.malloc))?;
         }
         let (malloc, strings) = (linked_donor.malloc.clone(), linked_donor.strings.clone());
@@ -182,11 +183,20 @@ impl Host for ExecutableHost<'_> {
     fn verify(&self, operation: &Operation, edited: Edited) -> Result<Verified, Error> {
         let linked_donor = self.linked_donor(operation)?;
         let (graft, linked) = (edited.into_bytes(), linked_donor.linked);
+        let text = |note: &Note| {
+            let donor = note.donor.clone();
+            note_text(note).map_err(|source| Error::Donor { donor, source: source.into() })
+        };
+        let malloc = text(&linked_donor.malloc)?;
+        let strings = linked_donor.strings.as_ref().map(text).transpose()?;
+        let notes = [Some(malloc.as_str()), strings.as_deref()];
         let verified = match (self.executable()?.kind(), linked_donor.library()) {
             // `plan` has found this very file.
-            (Linked::Dynamic, Some(library)) => Verified::needed(graft, self.bytes, "the shared object", library),
-            (Linked::Dynamic, None) => Verified::merged(graft, self.bytes, linked),
-            (Linked::Program | Linked::Loader | Linked::Library, _) => Verified::executable(graft, self.bytes, linked),
+            (Linked::Dynamic, Some((library, name))) => Verified::needed(graft, self.bytes, name, library),
+            (Linked::Dynamic, None) => Verified::merged(graft, self.bytes, linked, notes),
+            (Linked::Program | Linked::Loader | Linked::Library, _) => {
+                Verified::executable(graft, self.bytes, linked, notes)
+            }
         };
         verified.map_err(|unsound| Error::Unsound { path: self.path.to_owned(), unsound })
     }

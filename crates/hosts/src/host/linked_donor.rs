@@ -103,10 +103,10 @@ impl LinkedDonor {
         LinkedDonor { donation, ..self }
     }
 
-    /// The shared object that a program loads; `None` if it goes into the program.
-    pub(crate) fn library(&self) -> Option<&[u8]> {
+    /// The shared object that a program loads, and its name in the program; `None` if it goes into the program.
+    pub(crate) fn library(&self) -> Option<(&[u8], &[u8])> {
         match &self.donation {
-            Donation::Need { library, .. } => Some(library),
+            Donation::Need { library, name, .. } => Some((library, name)),
             Donation::Redirect(_) | Donation::Merge(_) => None,
         }
     }

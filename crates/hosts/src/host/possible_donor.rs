@@ -61,7 +61,7 @@ impl PossibleDonor {
 
     /// The shared object that the executable loads, if it was grafted so.
     pub fn library(&self) -> Option<&[u8]> {
-        self.linked_donor.library()
+        self.linked_donor.library().map(|(library, _)| library)
     }
 
     /// Whether the executable's notes say exactly what this donor's would say; else what they say, as a clause.

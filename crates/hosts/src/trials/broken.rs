@@ -6,16 +6,19 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use fixtures::Arch;
+use fixtures::image::{Image, Layout, Tar};
 use fixtures::program::Build;
 use fixtures::sample::{self, Recipe};
 use inspector::verify::Unsound;
 use surgery::archive::Archive;
+use surgery::donor::DonorObject;
 
 use crate::error::Error;
 use crate::error::remedy::Remedy;
 use crate::graft::graft;
 use crate::request::Request;
 use crate::trials::samples;
+use crate::undo::undo;
 
 /// Breaks edited bytes, and knows nothing but them.
 type Break = fn(&mut Vec<u8>);
@@ -60,7 +63,10 @@ fn failing(folder: &Path, target: &str, request: &Request, tamper: impl Fn(&mut 
     TAMPER.set(Some(Box::new(tamper)));
     let outcome = graft(&folder.join(target), request);
     TAMPER.set(None);
-    let Err(error) = outcome else { return Vec::new() };
+    let Err(error) = outcome else {
+        undo(&folder.join(target)).unwrap();
+        return Vec::new();
+    };
     assert!(listing(folder) == before, "{error}");
     // No check found it; running it did, or reading it for that.
     if matches!(error, Error::SelfTest { .. } | Error::Executable { .. }) {
@@ -208,8 +214,25 @@ fn broken_edits_of_an_executable_for_aarch64() {
     break_edits(&[("foreign", Build { arch: Arch::Aarch64, ..Build::PLAIN })]);
 }
 
+/// An image is written with the grafts in it, or not at all.
+#[test]
+fn broken_edits_in_an_image() {
+    let folder = tempfile::tempdir().unwrap();
+    let layer = Tar::default().file("usr/lib/libc.a", 0o644, &samples::libc()).bytes();
+    let layout = Layout::of(&[Image::of(layer)]);
+    layout.write(&folder.path().join("layout"));
+    fs::write(folder.path().join("image.tar"), layout.tar()).unwrap();
+    for (what, tamper, check) in broken_archives() {
+        for target in ["layout", "image.tar"] {
+            let request = Request { out: Some(folder.path().join("out")), ..request() };
+            let found = failing(folder.path(), target, &request, tamper);
+            assert!(found.iter().any(|name| name == check), "{what} of {target}: {found:?}");
+        }
+    }
+}
+
 /// A flipped bit anywhere in the graft of a dynamic program or a loader: in its headers, in the program, in the donor,
-/// in what lies between.
+/// in what lies between; and in a program that loads its donor.
 #[test]
 fn broken_edits_of_a_dynamic_program_and_of_a_loader() {
     break_everywhere(7);
@@ -229,9 +252,15 @@ fn break_everywhere(places: usize) {
     let linked = fixtures::cc().arg("-o").args([path("dynamic"), path("main.c")]).status().unwrap();
     assert!(linked.success());
     fs::copy(fixtures::musl_loader(Arch::X86_64), path("loader")).unwrap();
-    for name in ["dynamic", "loader"] {
+    fs::copy(path("dynamic"), path("needing")).unwrap();
+    let donor = donors::default_for(Arch::X86_64);
+    let library = DonorObject::parse_library(donor.library(Arch::X86_64).unwrap()).unwrap();
+    fs::write(path("liballograft.so"), library.tuned(&[], crate::VERSION).unwrap()).unwrap();
+    for name in ["dynamic", "loader", "needing"] {
         let stock = fs::metadata(path(name)).unwrap().len() as usize;
-        graft(&path(name), &Request { out: Some(path("good")), ..request() }).unwrap();
+        let needed = (name == "needing").then_some(None);
+        let request = Request { needed, ..request() };
+        graft(&path(name), &Request { out: Some(path("good")), ..request.clone() }).unwrap();
         let good = fs::read(path("good")).unwrap();
         fs::remove_file(path("good")).unwrap();
         let headers = word(&good, 32)..word(&good, 32) + 56 * usize::from(good[56]);
@@ -239,11 +268,10 @@ fn break_everywhere(places: usize) {
             let step = (range.len() / places).max(1);
             range.step_by(step).collect::<Vec<_>>()
         };
-        // Behind the program lie also tables for looking names up, of which a part is never read.
-        let places = [spread(4..56), spread(headers), spread(64..stock)].concat();
+        let places = [spread(4..56), spread(headers), spread(64..stock), spread(stock..good.len())].concat();
         let is_missed = |at: &usize| {
             let at = *at;
-            failing(folder.path(), name, &request(), move |bytes| bytes[at] ^= 1).is_empty()
+            failing(folder.path(), name, &request, move |bytes| bytes[at] ^= 1).is_empty()
         };
         let missed: Vec<String> = places.iter().copied().filter(is_missed).map(|at| format!("{at:#x}")).collect();
         assert!(missed.is_empty(), "bytes of {name}, whose stock has {stock:#x}: {}", missed.join(" "));

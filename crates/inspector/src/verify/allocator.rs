@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use foldhash::HashMap;
 
+use super::check::Check;
 use super::donor::Donor;
-use super::{BESIDE_MUSL, Check, INTERNAL, PUBLIC};
+use super::names::{BESIDE_MUSL, INTERNAL, PUBLIC};
 use crate::bytes::printable;
 use crate::elf::{SHT_REL, SHT_RELA, STB_GLOBAL, Symbol};
 use crate::facts::LEAST_HOOK;

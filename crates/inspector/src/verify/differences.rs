@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use foldhash::HashSet;
 use serde::Serialize;
 
+use super::check::Check;
 use super::donor::Donor;
-use super::{BESIDE_MUSL, Check, HOOKS, INTERNAL, PUBLIC, STRINGS};
+use super::names::{BESIDE_MUSL, HOOKS, INTERNAL, PUBLIC, STRINGS};
 use crate::bytes::printable;
 use crate::elf::{STB_WEAK, STV_HIDDEN, Symbol};
 use crate::library::{Library, Part};

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use foldhash::HashSet;
 
+use super::check::Check;
+use super::names::{BESIDE_MUSL, HOOKS, INTERNAL, PUBLIC};
 use super::verified::sha256;
-use super::{BESIDE_MUSL, Check, HOOKS, INTERNAL, PUBLIC};
 use crate::bytes::{Bytes, c_string, printable};
 use crate::elf::{STB_GLOBAL, STB_WEAK, STV_HIDDEN, Section};
 use crate::library::{Library, Part};
@@ -16,9 +17,9 @@ const OPTIONS_SECTION: &[u8] = b".rodata.allograft.options";
 /// "ARGO", read as a little-endian number.
 const OPTIONS_MAGIC: u32 = 0x4f47_5241;
 /// The size in bytes of the header of the options block.
-const OPTIONS_HEADER: usize = 16;
+pub(super) const OPTIONS_HEADER: usize = 16;
 /// The size in bytes of an entry.
-const OPTION_SIZE: usize = 64;
+pub(super) const OPTION_SIZE: usize = 64;
 /// The size in bytes of an option's name, with at least one NUL.
 const OPTION_NAME: usize = 32;
 
@@ -194,12 +195,13 @@ pub(super) fn options(graft: &Library<'_>, donor: &Donor) -> Check {
     Check::new(NAME, true, format!("{} options, {} of them set", options.len(), set.len()))
 }
 
-struct DonorOption {
-    value: i64,
-    set: bool,
+pub(super) struct DonorOption {
+    pub(super) value: i64,
+    pub(super) set: bool,
 }
 
-fn read_options(block: &Bytes<'_>) -> Result<BTreeMap<String, DonorOption>, String> {
+/// Reads an options block (docs/options-block.md).
+pub(super) fn read_options(block: &Bytes<'_>) -> Result<BTreeMap<String, DonorOption>, String> {
     let word = |at: usize| block.u32(at).ok_or_else(|| "the options block ends within its header".to_owned());
     let (magic, format, count, size) = (word(0)?, word(4)?, word(8)?, word(12)?);
     if (magic, format, size as usize) != (OPTIONS_MAGIC, 1, OPTION_SIZE) {

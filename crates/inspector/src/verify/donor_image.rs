@@ -3,8 +3,9 @@
 
 use std::ops::Range;
 
+use super::check::{Check, parse};
 use super::image::first_difference;
-use super::{Check, loader, parse};
+use super::loader;
 use crate::elf::{Elf, PF_X, PT_TLS, SHF_ALLOC, SHT_RELA, Segment};
 use crate::entry_points::{EntryPoints, loads};
 use crate::error::InspectError;

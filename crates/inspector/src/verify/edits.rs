@@ -5,9 +5,10 @@ use std::ops::Range;
 
 use iced_x86::{Decoder, DecoderOptions, Instruction, OpKind};
 
+use super::check::{Check, parse};
 use super::donor_image::{PARAMETERS, STREAMS, symbol};
 use super::image::{ELF_HEADER, cleared_table, differences, same_size};
-use super::{Check, loader, parse};
+use super::loader;
 use crate::elf::{Elf, PF_X, Segment};
 use crate::entry_points::{EntryPoints, jump_size, loads};
 use crate::error::InspectError;

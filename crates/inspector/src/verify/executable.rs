@@ -1,9 +1,10 @@
 //! Reads a grafted executable again: checks that the donor is there, that each entry point jumps to it, and that all
 //! other bytes are the program's own.
 
+use super::check::{Check, parse};
 use super::edits::{self, Allowed, Edit};
-use super::file::section_of_headers;
-use super::{Check, loader, parse};
+use super::loader;
+use super::section_headers::section_of_headers;
 use crate::elf::{Elf, PF_X, Symbol};
 use crate::entry_points::{EntryPoints, loads};
 use crate::error::InspectError;

@@ -3,14 +3,15 @@
 
 use std::ops::Range;
 
+use super::check::Check;
 use super::image::{ELF_HEADER, PROGRAM_HEADER, differences};
-use super::{Check, loader};
-use crate::elf::{Elf, PT_DYNAMIC, PT_LOAD, PT_NOTE, PT_TLS, SHF_ALLOC, SHT_NOBITS, SHT_SYMTAB, Segment};
-use crate::entry_points::loads;
+use super::section_headers::{Added, Expected, range, table};
+use super::{loader, section_headers};
+use crate::elf::{Elf, PT_DYNAMIC, PT_LOAD, PT_NOTE, PT_TLS, SHT_NOBITS, SHT_SYMTAB, Segment};
+use crate::entry_points::{EntryPoints, loads};
 use crate::report::Arch;
 
-/// Sizes of a section header and of a symbol, in bytes (64-bit; gABI, "Sections" and "Symbol Table").
-pub(super) const SECTION_HEADER: usize = 64;
+/// The size of a symbol, in bytes (64-bit; gABI, "Symbol Table").
 const SYMBOL: usize = 24;
 const PT_PHDR: u32 = 6;
 const PF_X: u32 = 1;
@@ -21,10 +22,6 @@ const STT_TLS: u8 = 6;
 /// The additions of a graft: three segments of the donor's and the note, and seven sections.
 const NEW_LOADS: usize = 3;
 const NEW_SECTIONS: usize = 7;
-/// The section of the program headers: its name and its type, SHT_SHLIB, which the gABI reserves without a meaning.
-const HEADERS: &[u8] = b".allograft.headers";
-const SHT_SHLIB: u32 = 10;
-
 /// Checks that the file `elf`, as it was written, is the file `stock` followed by a donor. The check fails for a file
 /// that has been stripped since.
 pub(super) fn check(elf: &Elf<'_>, stock: &Elf<'_>) -> Check {
@@ -34,7 +31,11 @@ pub(super) fn check(elf: &Elf<'_>, stock: &Elf<'_>) -> Check {
     let checked = headers(elf, stock)
         .and_then(|()| program_headers(elf, stock))
         .and_then(|()| contents(elf, stock))
-        .and_then(|end| sections(elf, stock, end));
+        .and_then(|end| {
+            let start = EntryPoints::required(elf)?.donor();
+            let added = Added { start, end, sections: Some(NEW_SECTIONS) };
+            section_headers::check(elf, stock, &added, &|_, wanted, index| Expected::without_storage(&wanted[index]))
+        });
     Check::unless("file", checked.err().into_iter().collect(), || {
         let size = stock.bytes.data.len();
         format!("stock's {size} bytes, and {} behind them", elf.bytes.data.len() - size)
@@ -49,19 +50,36 @@ pub(super) fn check_dynamic(elf: &Elf<'_>, stock: &Elf<'_>, donor: Option<&Elf<'
     let checked = headers(elf, stock)
         .and_then(|()| kept_or_true(elf, stock, start))
         .and_then(|()| thread_storage(elf, &[Some(stock), donor]))
-        .and_then(|()| contents(elf, stock).map(drop));
+        .and_then(|()| contents(elf, stock))
+        .and_then(|end| {
+            section_headers::check(elf, stock, &Added { start, end, sections: None }, &Expected::of_dynamic)
+        })
+        .and_then(|()| ends_with_zeros(elf));
     let size = stock.bytes.data.len();
     let good = || format!("stock's {size} bytes, and {} behind them", elf.bytes.data.len() - size);
     Check::unless("file", checked.err().into_iter().collect(), good)
 }
 
-/// Checks that the thread-local storage has room for that of all `parts`, and for no more.
+/// Checks that zeros fill the room behind the dynamic section, which tools may take for a part of it.
+fn ends_with_zeros(elf: &Elf<'_>) -> Result<(), String> {
+    const ENTRY: usize = 16;
+    let section = elf.segments.iter().find(|segment| segment.kind == PT_DYNAMIC);
+    let entries = elf.dynamic_entries().take_while(|(tag, _)| *tag != 0).count();
+    let rest = section.and_then(|section| section.data?.get(entries * ENTRY..)).unwrap_or_default();
+    match rest.iter().all(|byte| *byte == 0) {
+        true => Ok(()),
+        false => Err("something lies behind the dynamic section".to_owned()),
+    }
+}
+
+/// Checks that the thread-local storage has room for that of all `parts`, and for no more: each begins where its
+/// alignment has it, and the program's as far from the thread pointer as it was, so that up to one alignment is unused.
 fn thread_storage(elf: &Elf<'_>, parts: &[Option<&Elf<'_>>]) -> Result<(), String> {
     let storage = |elf: &Elf<'_>| elf.segments.iter().find(|it| it.kind == PT_TLS).map(|it| (it.memory, it.align));
     let wanted: u64 = parts.iter().flatten().filter_map(|part| storage(part)).map(|(size, _)| size).sum();
     match storage(elf) {
         None if wanted == 0 => Ok(()),
-        Some((size, align)) if size.checked_sub(wanted).is_some_and(|between| between < align.max(64)) => Ok(()),
+        Some((size, align)) if size.checked_sub(wanted).is_some_and(|between| between <= align.max(64)) => Ok(()),
         found => {
             let size = found.map_or(0, |(size, _)| size);
             Err(format!("its thread-local storage has {size} bytes, expected {wanted}"))
@@ -134,7 +152,10 @@ pub(super) fn is_true(elf: &Elf<'_>, segment: &Segment<'_>, raw: &[u8], start: u
         }
         PT_NOTE => in_file && segment.flags == PF_R && segment.align == 4,
         // The rest is zeros in each thread's own copy, and not in the file.
-        PT_TLS => segment.align.is_power_of_two() && segment.data.is_some() && segment.flags == PF_R,
+        PT_TLS => {
+            let fits = segment.data.is_some_and(|data| data.len() as u64 <= segment.memory);
+            segment.align.is_power_of_two() && fits && segment.flags == PF_R
+        }
         // The dynamic section.
         _ => in_file && segment.align == 8,
     };
@@ -155,12 +176,6 @@ pub(super) fn headers(elf: &Elf<'_>, stock: &Elf<'_>) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-/// Returns the raw entries of a table.
-pub(super) fn table<'a>(elf: &Elf<'a>, at: u64, count: usize, size: usize) -> Vec<&'a [u8]> {
-    let bytes = elf.bytes.slice(at, (count * size) as u64).unwrap_or_default();
-    bytes.chunks_exact(size).collect()
 }
 
 pub(super) fn programs<'a>(elf: &Elf<'a>) -> Vec<&'a [u8]> {
@@ -265,11 +280,6 @@ fn contents(elf: &Elf<'_>, stock: &Elf<'_>) -> Result<usize, String> {
     Ok(end)
 }
 
-pub(super) fn range(offset: u64, length: usize) -> Option<Range<usize>> {
-    let start = usize::try_from(offset).ok()?;
-    Some(start..start.checked_add(length)?)
-}
-
 /// Returns a number that grows by as much as the values of symbols in thread-local storage must, so that the variables
 /// keep their distance from the thread pointer (musl, src/env/__init_tls.c, static_init_tls).
 fn storage(elf: &Elf<'_>) -> Option<u64> {
@@ -300,80 +310,4 @@ fn moved(elf: &Elf<'_>, stock: &Elf<'_>, found: &[u8], wanted: &[u8]) -> Option<
     let empty = if wanted[4] & 15 == STT_TLS { value(found) >= image } else { was_empty };
     let same = found[..6] == wanted[..6] && found[16..] == wanted[16..];
     (same && index >= stock.sections.len() && is_empty == empty).then(|| value(found).wrapping_sub(value(wanted)))
-}
-
-/// Checks the end of the file: after the donor come the names of the sections, then their headers, and no more. Without
-/// sections, no bytes follow the donor.
-fn sections(elf: &Elf<'_>, stock: &Elf<'_>, donor: usize) -> Result<(), String> {
-    let size = elf.bytes.data.len();
-    if stock.sections.is_empty() {
-        return match size == donor {
-            true => Ok(()),
-            false => Err(format!("{} bytes lie behind the donor", size - donor)),
-        };
-    }
-    let (count, at) = (stock.sections.len(), elf.bytes.word(40).unwrap_or(0));
-    if elf.sections.len() != count + NEW_SECTIONS {
-        return Err(format!("there are {} sections, expected {}", elf.sections.len(), count + NEW_SECTIONS));
-    }
-    if usize::try_from(at).ok().and_then(|at| at.checked_add(elf.sections.len() * SECTION_HEADER)) != Some(size) {
-        return Err(format!("the file has {size} bytes, and its section headers do not end there"));
-    }
-    let names = usize::from(stock.bytes.u16(62).unwrap_or(0));
-    let headers = table(elf, at, elf.sections.len(), SECTION_HEADER);
-    let theirs = table(stock, stock.bytes.word(40).unwrap_or(0), count, SECTION_HEADER);
-    for (index, (found, wanted)) in headers.iter().zip(&theirs).enumerate() {
-        let mut wanted = wanted.to_vec();
-        let flags = stock.sections[index].flags;
-        if index == names {
-            // The section's offset and size.
-            wanted[24..40].copy_from_slice(&found[24..40]);
-        } else if flags & SHF_TLS != 0 {
-            wanted[8..16].copy_from_slice(&(flags & !SHF_TLS).to_le_bytes());
-            if stock.sections[index].kind == SHT_NOBITS {
-                wanted[32..40].fill(0);
-            }
-        }
-        if *found != wanted.as_slice() {
-            return Err(format!("the header of section {index} is not stock's"));
-        }
-    }
-    section_of_headers(elf).unwrap_or_else(|| Err("the program headers are in no section".to_owned()))?;
-    names_follow(elf, stock, at, donor)
-}
-
-/// Checks the section of the program headers, which keeps tools that go by sections from overwriting them: that it
-/// covers them and counts as loaded. `None` if it is not there: GNU's tools leave it out.
-pub(super) fn section_of_headers(elf: &Elf<'_>) -> Option<Result<(), String>> {
-    let section = elf.sections.iter().find(|section| section.name == HEADERS)?;
-    let table = (elf.bytes.word(32).unwrap_or(0), elf.segments.len() * PROGRAM_HEADER);
-    let covered = (section.offset, section.data.map_or(0, <[u8]>::len));
-    let kept = (section.kind, section.flags) == (SHT_SHLIB, SHF_ALLOC);
-    Some(match covered == table && kept {
-        true => Ok(()),
-        false => {
-            let name = String::from_utf8_lossy(HEADERS);
-            let (at, size) = table;
-            Err(format!("the section `{name}` is not the {size} bytes of program headers at offset {at:#x}"))
-        }
-    })
-}
-
-/// Checks that the names of the sections begin at `donor`, behind the donor, with those of stock, and reach to the
-/// section headers at `at`.
-pub(super) fn names_follow(elf: &Elf<'_>, stock: &Elf<'_>, at: u64, donor: usize) -> Result<(), String> {
-    let names = usize::from(stock.bytes.u16(62).unwrap_or(0));
-    let text =
-        |elf: &Elf<'_>| elf.sections.get(names).and_then(|section| Some((section.offset, section.data?.to_vec())));
-    let (Some((start, found)), Some((_, wanted))) = (text(elf), text(stock)) else {
-        return Err("the names of the sections are not in the file".to_owned());
-    };
-    let padding = range(start, found.len()).and_then(|names| elf.bytes.data.get(names.end..at as usize));
-    if start as usize != donor || !found.starts_with(&wanted) {
-        return Err("the names of the sections are not stock's and the donor's".to_owned());
-    }
-    match padding.is_some_and(|padding| padding.len() < 8 && padding.iter().all(|byte| *byte == 0)) {
-        true => Ok(()),
-        false => Err("something lies between the names of the sections and their headers".to_owned()),
-    }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Check, parse};
+use super::check::{Check, parse};
 use crate::elf::{Elf, PT_LOAD, Segment};
 use crate::entry_points::loads;
 use crate::error::InspectError;

@@ -1,10 +1,11 @@
 //! Reads a dynamic program again that loads its donor as a shared object: that object comes first among the libraries
 //! that it needs, everything else of the program is what it was, and the object is the one that the program names.
 
+use super::check::{Check, parse};
 use super::file::check_dynamic;
-use super::merged::tables::Tables;
 use super::merged::{segments, unchanged};
-use super::{Check, parse, verified};
+use super::tables::Tables;
+use super::verified;
 use crate::bytes::printable;
 use crate::elf::{Elf, PT_LOAD, PT_NOTE};
 use crate::error::InspectError;
@@ -98,7 +99,7 @@ fn checks(elf: &Elf<'_>, stock: Option<&Elf<'_>>) -> Vec<Check> {
         Ok(needed) => needed,
         Err(check) => return vec![check],
     };
-    let mut checks = vec![segments(elf, needed.start), named(&needed)];
+    let mut checks = vec![segments(elf, needed.start, &(0..0)), named(&needed)];
     if let Some(stock) = stock {
         checks.push(unchanged(elf, stock, needed.start, &(0..0)));
         checks.push(headers(elf, stock));
@@ -107,14 +108,16 @@ fn checks(elf: &Elf<'_>, stock: Option<&Elf<'_>>) -> Vec<Check> {
     checks
 }
 
-/// Returns the checks of such a program as it was written: those of [`needed`], that it was grafted with this shared
-/// object, which is spoken of as `path`, and that the file is otherwise stock's.
-pub(super) fn complete(elf: &Elf<'_>, stock: &Elf<'_>, path: &str, library: &[u8]) -> Vec<Check> {
+/// Returns the checks of such a program as it was written: those of [`needed`], that it loads this shared object by
+/// this name, and that the file is otherwise stock's.
+pub(super) fn complete(elf: &Elf<'_>, stock: &Elf<'_>, name: &[u8], library: &[u8]) -> Vec<Check> {
     let mut checks = checks(elf, Some(stock));
     if let Ok(needed) = found(elf) {
         checks.push(check_dynamic(elf, stock, None, needed.start));
+        let (found, wanted) = (printable(&needed.library), printable(name));
+        checks.push(Check::new("name", needed.library == name, format!("it loads `{found}`, expected `{wanted}`")));
     }
-    checks.push(check_library(elf, path, library));
+    checks.push(check_library(elf, &printable(name), library));
     checks
 }
 
@@ -143,6 +146,10 @@ fn found<'a>(elf: &Elf<'a>) -> Result<Needed<'a>, Check> {
 }
 
 fn named(needed: &Needed<'_>) -> Check {
+    let end = needed.text.iter().position(|byte| *byte == 0).unwrap_or(needed.text.len());
+    if needed.text[end..].iter().any(|byte| *byte != 0) {
+        return Check::new("needed", false, "the note on the shared object has something behind its text");
+    }
     match needed.note() {
         Ok(note) => {
             let detail = format!("it loads `{}` first: {} {}", printable(&needed.library), note.donor, note.version);
@@ -184,6 +191,13 @@ fn dynamic(graft: &Tables<'_, '_>, stock: &Tables<'_, '_>, needed: &Needed<'_>) 
         let size = usize::try_from(tables.value(DT_STRSZ)?).ok()?;
         tables.at(tables.value(DT_STRTAB)?, size).map(<[u8]>::to_vec)
     };
+    let behind = graft
+        .value(DT_STRTAB)
+        .zip(graft.value(DT_STRSZ))
+        .and_then(|(at, size)| graft.elf.at_address(at.checked_add(size)?));
+    if behind.is_some_and(|behind| behind.iter().any(|byte| *byte != 0)) {
+        complaints.push("something lies behind the names".to_owned());
+    }
     match (strings(graft), strings(stock)) {
         (Some(now), Some(before)) => match now.strip_prefix(before.as_slice()) {
             Some(rest)

@@ -5,8 +5,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use foldhash::{HashMap, HashSet};
 
+use super::check::Check;
 use super::donor::Donor;
-use super::{BESIDE_MUSL, Check, HOOKS, INTERNAL, PUBLIC};
+use super::names::{BESIDE_MUSL, HOOKS, INTERNAL, PUBLIC};
 use crate::archive::Member;
 use crate::bytes::printable;
 use crate::elf::STV_HIDDEN;

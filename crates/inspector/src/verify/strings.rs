@@ -1,8 +1,9 @@
 //! Checks that the grafted string functions are complete, are the only ones, and are weak.
 
 use super::allocator::{known_names, unresolved};
+use super::check::Check;
 use super::donor::{self, Donor};
-use super::{Check, STRINGS, STRINGS_INTERNAL, STRINGS_OF_MUSL};
+use super::names::{STRINGS, STRINGS_INTERNAL, STRINGS_OF_MUSL};
 use crate::bytes::printable;
 use crate::elf::{STB_WEAK, STV_HIDDEN};
 use crate::library::{Library, Part};

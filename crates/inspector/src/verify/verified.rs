@@ -3,7 +3,9 @@
 
 use sha2::{Digest, Sha256};
 
-use super::{Check, compare, donor_image, edits, executable, file, merged, needed, parse};
+use super::check::{Check, parse};
+use super::{compare, donor_image, edits, executable, file, filled_in, merged, needed};
+use crate::entry_points::EntryPoints;
 use crate::error::InspectError;
 use crate::note;
 
@@ -45,36 +47,45 @@ impl Verified {
     }
 
     /// Verifies an executable that was grafted after linking. `stock` is the executable before the graft, and `donor`
-    /// the linked donor. Nothing is run.
+    /// the linked donor. `notes` are the texts of the notes that it must carry, of an allocator and of string
+    /// functions. Nothing is run.
     ///
     /// # Errors
     /// The checks that failed.
-    pub fn executable(graft: Vec<u8>, stock: &[u8], donor: &[u8]) -> Result<Verified, Unsound> {
+    pub fn executable(
+        graft: Vec<u8>,
+        stock: &[u8],
+        donor: &[u8],
+        notes: [Option<&str>; 2],
+    ) -> Result<Verified, Unsound> {
         let (elf, stock, donor) = (parse(&graft)?, parse(stock)?, parse(donor)?);
         let mut checks = executable::checks(&elf, Some(&stock));
         checks.push(donor_image::check(&elf, &donor, Some(&stock)));
+        if let Ok(entry_points) = EntryPoints::required(&elf) {
+            checks.push(filled_in::check(&elf, &donor, entry_points.donor(), notes));
+        }
         checks.push(edits::check(&elf, &donor, &stock));
         checks.push(file::check(&elf, &stock));
         Verified::unless_failed(graft, checks)
     }
 
     /// Verifies a dynamic program that a donor was merged into. `stock` is the program before, and `donor` the donor's
-    /// shared object as it was linked. Nothing is run.
+    /// shared object as it was linked. `notes` are as in [`Verified::executable`]. Nothing is run.
     ///
     /// # Errors
     /// The checks that failed.
-    pub fn merged(graft: Vec<u8>, stock: &[u8], donor: &[u8]) -> Result<Verified, Unsound> {
-        let checks = merged::complete(&parse(&graft)?, &parse(stock)?, &parse(donor)?);
+    pub fn merged(graft: Vec<u8>, stock: &[u8], donor: &[u8], notes: [Option<&str>; 2]) -> Result<Verified, Unsound> {
+        let checks = merged::complete(&parse(&graft)?, &parse(stock)?, &parse(donor)?, notes);
         Verified::unless_failed(graft, checks)
     }
 
-    /// Verifies a dynamic program that loads its donor. `stock` is the program before, and `donor` the shared object,
-    /// which is spoken of as `path`. Nothing is run.
+    /// Verifies a dynamic program that loads its donor. `stock` is the program before, `donor` the shared object, and
+    /// `name` its name as the loader has to get it. Nothing is run.
     ///
     /// # Errors
     /// The checks that failed.
-    pub fn needed(graft: Vec<u8>, stock: &[u8], path: &str, donor: &[u8]) -> Result<Verified, Unsound> {
-        let checks = needed::complete(&parse(&graft)?, &parse(stock)?, path, donor);
+    pub fn needed(graft: Vec<u8>, stock: &[u8], name: &[u8], donor: &[u8]) -> Result<Verified, Unsound> {
+        let checks = needed::complete(&parse(&graft)?, &parse(stock)?, name, donor);
         Verified::unless_failed(graft, checks)
     }
 

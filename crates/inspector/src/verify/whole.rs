@@ -2,7 +2,7 @@
 
 use foldhash::{HashMap, HashSet};
 
-use super::Check;
+use super::check::Check;
 use crate::bytes::printable;
 use crate::library::Library;
 use crate::report::Arch;

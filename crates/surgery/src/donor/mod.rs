@@ -7,7 +7,7 @@ pub use error::DonorError;
 use std::ops::Range;
 
 use format::options::{self, LIBRARY_OPTIONS_SECTION, OPTIONS_SECTION};
-use format::{Arch, DonorKind, DonorOption, Note, note, windows};
+use format::{Arch, DonorKind, DonorOption, Note, NoteError, note, windows};
 use object::elf;
 use sha2::{Digest, Sha256};
 
@@ -155,6 +155,16 @@ impl<'a> DonorObject<'a> {
         }
         Ok(tuned)
     }
+}
+
+/// Returns the text of a note, as it stands in a donor.
+///
+/// # Errors
+/// As [`Note::encode`].
+pub fn note_text(note: &Note) -> Result<String, NoteError> {
+    let description = note.encode()?;
+    let text = description.split(|byte| *byte == 0).next().unwrap_or_default();
+    Ok(String::from_utf8_lossy(text).into_owned())
 }
 
 /// Returns the note of an object that carries a donor of this kind; `None` if it has no such section, or if its

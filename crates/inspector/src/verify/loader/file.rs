@@ -4,9 +4,10 @@
 use super::{PF_W, writable};
 use crate::elf::{Elf, PT_LOAD, PT_NOTE, SHF_ALLOC, SHT_NOBITS, Segment};
 use crate::entry_points::{EntryPoints, loads};
-use crate::verify::Check;
-use crate::verify::file::{SECTION_HEADER, headers, is_true, names_follow, programs, range, section_of_headers, table};
+use crate::verify::check::Check;
+use crate::verify::file::{headers, is_true, programs};
 use crate::verify::image::{ELF_HEADER, differences};
+use crate::verify::section_headers::{self, Added, Expected, range};
 
 /// SHT_PROGBITS
 const PROGBITS: u32 = 1;
@@ -31,7 +32,20 @@ fn compare(elf: &Elf<'_>, stock: &Elf<'_>) -> Result<(), String> {
     };
     program_headers(elf, stock, before, after)?;
     let end = contents(elf, stock, donor, after)?;
-    sections(elf, stock, (before, after), end)
+    let added = Added { start: donor, end, sections: Some(NEW_SECTIONS) };
+    section_headers::check(elf, stock, &added, &|_, wanted, index| {
+        let (header, kept) = (&wanted[index], Expected::kept(&wanted[index]));
+        let is_moved = header.flags & SHF_ALLOC != 0 && header.address.wrapping_sub(before.address) < before.memory;
+        match is_moved {
+            // Its zeros are in the file now.
+            true => Expected {
+                offset: after.offset.wrapping_add(header.address - before.address),
+                kind: if header.kind == SHT_NOBITS { PROGBITS } else { header.kind },
+                ..kept
+            },
+            false => kept,
+        }
+    })
 }
 
 /// Checks that the program headers are stock's, with offsets that follow the writable segment, and the donor's.
@@ -94,43 +108,4 @@ fn contents(elf: &Elf<'_>, stock: &Elf<'_>, donor: u64, moved: &Segment<'_>) -> 
         Some(at) => Err(format!("the byte at offset {at:#x} is not stock's")),
         None => Ok(end),
     }
-}
-
-/// Checks the end of the file: after the donor come the names of the sections, then their headers, and no more.
-fn sections(
-    elf: &Elf<'_>,
-    stock: &Elf<'_>,
-    (before, after): (&Segment<'_>, &Segment<'_>),
-    donor: usize,
-) -> Result<(), String> {
-    let (count, at) = (stock.sections.len(), elf.bytes.word(40).unwrap_or(0));
-    let size = elf.bytes.data.len();
-    if elf.sections.len() != count + NEW_SECTIONS {
-        return Err(format!("there are {} sections, expected {}", elf.sections.len(), count + NEW_SECTIONS));
-    }
-    if usize::try_from(at).ok().and_then(|at| at.checked_add(elf.sections.len() * SECTION_HEADER)) != Some(size) {
-        return Err(format!("the file has {size} bytes, and its section headers do not end there"));
-    }
-    let names = usize::from(stock.bytes.u16(62).unwrap_or(0));
-    let found = table(elf, at, elf.sections.len(), SECTION_HEADER);
-    let theirs = table(stock, stock.bytes.word(40).unwrap_or(0), count, SECTION_HEADER);
-    for (index, (found, wanted)) in found.iter().zip(&theirs).enumerate() {
-        let mut wanted = wanted.to_vec();
-        let section = &stock.sections[index];
-        let address = wanted[16..24].first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
-        if index == names {
-            wanted[24..40].copy_from_slice(&found[24..40]);
-        } else if section.flags & SHF_ALLOC != 0 && address.wrapping_sub(before.address) < before.memory {
-            let offset = after.offset.wrapping_add(address - before.address);
-            wanted[24..32].copy_from_slice(&offset.to_le_bytes());
-            if section.kind == SHT_NOBITS {
-                wanted[4..8].copy_from_slice(&PROGBITS.to_le_bytes());
-            }
-        }
-        if *found != wanted.as_slice() {
-            return Err(format!("the header of section {index} is not stock's"));
-        }
-    }
-    section_of_headers(elf).unwrap_or_else(|| Err("the program headers are in no section".to_owned()))?;
-    names_follow(elf, stock, at, donor)
 }

@@ -9,10 +9,10 @@
 mod file;
 mod told;
 
-use super::Check;
 use super::edits::{Allowed, Edit, Naming, at};
 use crate::elf::{Elf, PF_X, PT_INTERP, Segment};
 use crate::entry_points::{EntryPoints, loads};
+use crate::verify::check::Check;
 
 pub(super) use file::check as file;
 pub(super) use told::{filled_in, told};

@@ -3,30 +3,40 @@
 
 mod donor;
 mod machine;
-pub(super) mod tables;
 
 use std::ops::Range;
 
-use super::file::{check_dynamic, section_of_headers};
+use super::file::check_dynamic;
+use super::filled_in;
 use super::image::{ELF_HEADER, cleared_table, differences};
-use super::{BESIDE_MUSL, Check, PUBLIC, REPORTS_OF_GLIBC, parse};
+use super::section_headers::section_of_headers;
+use super::tables::{ALIAS, Relocation, Symbol, Tables};
 use crate::bytes::printable;
 use crate::elf::{Elf, PF_X, PT_NOTE, PT_TLS};
 use crate::entry_points::loads;
 use crate::error::InspectError;
 use crate::note;
+use crate::verify::check::{Check, parse};
+use crate::verify::names::{BESIDE_MUSL, PUBLIC, REPORTS_OF_GLIBC};
 use machine::Machine;
-use tables::{Relocation, Symbol, Tables};
 
 /// The note's type (docs/note.md).
 const KIND: u32 = 5;
 const PF_W: u32 = 2;
-/// The prefix of the donor's own name of a function whose public name leads to a stub of the program's.
-const ALIAS: &[u8] = b"allograft.";
 /// The tags whose values a merge changes: DT_HASH, STRTAB, SYMTAB, RELA, RELASZ, RELAENT, STRSZ; the lists of
 /// functions; GNU_HASH, VERSYM, RELACOUNT.
 const CHANGED: [u64; 16] = [4, 5, 6, 7, 8, 9, 10, 25, 26, 27, 28, 32, 33, 0x6fff_fef5, 0x6fff_fff0, 0x6fff_fff9];
+const STRTAB: u64 = 5;
+const STRSZ: u64 = 10;
 const TLS: u8 = 6;
+const FUNCTION: u8 = 2;
+/// The bindings of symbols (gABI, "Symbol Table").
+const GLOBAL: u8 = 0x10;
+const WEAK: u8 = 0x20;
+/// VER_NDX_GLOBAL.
+const ANY_VERSION: u16 = 1;
+/// The lists of functions that are called at the start and at the end, each with its size.
+const LISTS: [(u64, u64); 3] = [(25, 27), (32, 33), (26, 28)];
 /// What the note says, with addresses.
 struct Merged {
     donor: Range<u64>,
@@ -86,11 +96,12 @@ pub fn merged(graft: &[u8], stock: Option<&[u8]>) -> Result<Vec<Check>, InspectE
 }
 
 /// Returns the checks of a merge as it was written: those of [`merged`], that the donor, its shared object as it was
-/// linked, is in there, and that the file is otherwise stock's.
-pub(super) fn complete(elf: &Elf<'_>, stock: &Elf<'_>, linked: &Elf<'_>) -> Vec<Check> {
+/// linked, is in there with these notes, and that the file is otherwise stock's.
+pub(super) fn complete(elf: &Elf<'_>, stock: &Elf<'_>, linked: &Elf<'_>, notes: [Option<&str>; 2]) -> Vec<Check> {
     let mut checks = checks(elf, Some(stock));
     if let Ok(merged) = found(elf) {
         checks.push(donor::check(&Tables::of(elf), &Tables::of(linked), &merged, Some(stock)));
+        checks.push(filled_in::check(elf, linked, merged.donor.start, notes));
         checks.push(check_dynamic(elf, stock, Some(linked), merged.start));
     }
     checks
@@ -120,7 +131,7 @@ fn checks(elf: &Elf<'_>, stock: Option<&Elf<'_>>) -> Vec<Check> {
         Err(problem) => return vec![Check::new("merged", false, problem)],
     };
     let tables = Tables::of(elf);
-    let mut checks = vec![segments(elf, merged.start), lookup(&tables, &merged)];
+    let mut checks = vec![segments(elf, merged.start, &merged.donor), lookup(&tables, &merged)];
     if let Some(stock) = stock {
         let stock = Tables::of(stock);
         checks.push(unchanged(elf, stock.elf, merged.start, &stock.slots()));
@@ -131,11 +142,14 @@ fn checks(elf: &Elf<'_>, stock: Option<&Elf<'_>>) -> Vec<Check> {
     checks
 }
 
-/// Checks the new segments, which are at `start` and behind.
-pub(super) fn segments(elf: &Elf<'_>, start: u64) -> Check {
-    let new = loads(elf).filter(|load| load.address >= start);
-    let both = new.filter(|load| load.flags & PF_X != 0 && load.flags & PF_W != 0);
-    let complaints = both.map(|load| format!("the segment at {:#x} can be written and executed", load.address));
+/// Checks the new segments, which are at `start` and behind: only the donor's may be executed, and not written then.
+pub(super) fn segments(elf: &Elf<'_>, start: u64, donor: &Range<u64>) -> Check {
+    let new = loads(elf).filter(|load| load.address >= start && load.flags & PF_X != 0);
+    let wrong = new.filter(|load| load.flags & PF_W != 0 || !donor.contains(&load.address));
+    let complaints = wrong.map(|load| match load.flags & PF_W {
+        0 => format!("the segment at {:#x}, which has no code, can be executed", load.address),
+        _ => format!("the segment at {:#x} can be written and executed", load.address),
+    });
     let table = section_of_headers(elf).and_then(Result::err);
     Check::unless("segments", complaints.chain(elf.damage.clone()).chain(table).collect(), || {
         "no new segment can be both written and executed".to_owned()
@@ -240,6 +254,30 @@ fn symbols(graft: &Tables<'_, '_>, stock: &Tables<'_, '_>, merged: &Merged) -> C
             complaints.push(format!("`{}` is not what it was", printable(symbol.name)));
         }
     }
+    // Those that no look-up finds, for relocations: stock's, and names that are only asked for.
+    let (every, asked) = (stock.all(), |symbol: &Symbol<'_>| (symbol.section, symbol.value, symbol.size) == (0, 0, 0));
+    for symbol in graft.unhashed() {
+        // As the donor asks for a function of libc's.
+        let known = [GLOBAL, GLOBAL | FUNCTION, WEAK, WEAK | FUNCTION].contains(&symbol.info);
+        if asked(&symbol) && known && symbol.version == ANY_VERSION {
+            continue;
+        }
+        // A variable of a library's has no place here.
+        let front = if symbol.info & 15 == TLS && symbol.section != 0 { merged.front } else { 0 };
+        let was = Symbol { value: symbol.value.wrapping_sub(front), ..symbol };
+        // A stub's address is that of the definition now.
+        let is_it = |other: &Symbol<'_>| *other == was || asked(&was) && Symbol { value: 0, ..*other } == was;
+        if !every.iter().any(is_it) {
+            complaints.push(format!("`{}` is not what it was", printable(symbol.name)));
+        }
+    }
+    // The donor's definitions, under public names and its own.
+    for symbol in graft.hashed().into_iter().filter(|symbol| symbol.section != 0 && !every.contains(symbol)) {
+        let is_donors = is_family(symbol.name) || merged.donor.contains(&symbol.value);
+        if is_donors && (symbol.info, symbol.version) != (GLOBAL | FUNCTION, ANY_VERSION) {
+            complaints.push(format!("`{}` is not a function for every version", printable(symbol.name)));
+        }
+    }
     Check::unless("symbols", complaints, || format!("{count} names of the program's are what they were"))
 }
 
@@ -276,6 +314,17 @@ fn relocations(graft: &Tables<'_, '_>, stock: &Tables<'_, '_>, merged: &Merged) 
     }
     let part = start..start.wrapping_add(old.as_ref().map_or(0, |old| old.end - old.start));
     let is_programs = |place: u64| place < merged.start || part.contains(&place);
+    let lists = LISTS.map(|(at, size)| {
+        let (at, size) = graft.value(at).zip(graft.value(size)).unwrap_or_default();
+        at..at.saturating_add(size)
+    });
+    let is_new = |place: u64| {
+        let storage = new.as_ref().is_some_and(|new| new.contains(&place));
+        merged.donor.contains(&place) || storage || lists.iter().any(|list| list.contains(&place))
+    };
+    if let Some(stray) = found.iter().find(|it| !is_programs(it.place) && !is_new(it.place)) {
+        return fails(&format!("there is a relocation of {:#x}, where there is nothing to relocate", stray.place));
+    }
     let mut found: Vec<Relocation<'_>> = found
         .into_iter()
         .filter(|relocation| is_programs(relocation.place))
@@ -310,8 +359,16 @@ fn dynamic(graft: &Tables<'_, '_>, stock: &Tables<'_, '_>, merged: &Merged) -> C
     if kept(graft) != kept(stock) {
         complaints.push("the dynamic section says something else than stock's".to_owned());
     }
+    // The names of libraries and of versions are found by the same numbers.
+    let strings = |tables: &Tables<'_, '_>| {
+        let size = usize::try_from(tables.value(STRSZ)?).ok()?;
+        tables.at(tables.value(STRTAB)?, size).map(<[u8]>::to_vec)
+    };
+    if !strings(graft).zip(strings(stock)).is_some_and(|(now, before)| now.starts_with(&before)) {
+        complaints.push("the names of the dynamic section do not begin with stock's".to_owned());
+    }
     // DT_INIT_ARRAY, DT_FINI_ARRAY, DT_PREINIT_ARRAY with their sizes.
-    for (at, size, is_start) in [(25, 27, !merged.preinit), (32, 33, merged.preinit), (26, 28, false)] {
+    for ((at, size), is_start) in LISTS.into_iter().zip([!merged.preinit, merged.preinit, false]) {
         let words = |tables: &Tables<'_, '_>| -> Option<Vec<u64>> {
             let Some((at, size)) = tables.value(at).zip(tables.value(size)) else { return Some(Vec::new()) };
             let relocations = tables.relocations()?;

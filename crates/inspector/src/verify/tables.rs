@@ -14,54 +14,57 @@ const RELRSZ: u64 = 35;
 const RELR: u64 = 36;
 const GNU_HASH: u64 = 0x6fff_fef5;
 const VERSYM: u64 = 0x6fff_fff0;
+const SHT_DYNSYM: u32 = 11;
 /// The size of a symbol, and of a relocation.
 const ENTRY: u64 = 24;
+/// The prefix of the donor's own name of a function whose public name leads to a stub of the program's.
+pub(super) const ALIAS: &[u8] = b"allograft.";
 /// The most entries of a chain that are followed.
 const MOST: u32 = 1 << 24;
 
 /// A dynamic symbol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::verify) struct Symbol<'a> {
-    pub(in crate::verify) name: &'a [u8],
-    pub(in crate::verify) info: u8,
-    pub(in crate::verify) section: u16,
-    pub(in crate::verify) value: u64,
-    pub(in crate::verify) size: u64,
+pub(super) struct Symbol<'a> {
+    pub(super) name: &'a [u8],
+    pub(super) info: u8,
+    pub(super) section: u16,
+    pub(super) value: u64,
+    pub(super) size: u64,
     /// Its version's index; 1 where there are no versions.
-    pub(in crate::verify) version: u16,
+    pub(super) version: u16,
 }
 
 /// A relocation, by its symbol's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::verify) struct Relocation<'a> {
-    pub(in crate::verify) place: u64,
-    pub(in crate::verify) kind: u32,
-    pub(in crate::verify) symbol: &'a [u8],
-    pub(in crate::verify) version: u16,
-    pub(in crate::verify) addend: i64,
+pub(super) struct Relocation<'a> {
+    pub(super) place: u64,
+    pub(super) kind: u32,
+    pub(super) symbol: &'a [u8],
+    pub(super) version: u16,
+    pub(super) addend: i64,
 }
 
 /// The tables.
-pub(in crate::verify) struct Tables<'e, 'a> {
-    pub(in crate::verify) elf: &'e Elf<'a>,
-    pub(in crate::verify) entries: Vec<(u64, u64)>,
+pub(super) struct Tables<'e, 'a> {
+    pub(super) elf: &'e Elf<'a>,
+    pub(super) entries: Vec<(u64, u64)>,
 }
 
 impl<'e, 'a> Tables<'e, 'a> {
-    pub(in crate::verify) fn of(elf: &'e Elf<'a>) -> Self {
+    pub(super) fn of(elf: &'e Elf<'a>) -> Self {
         Tables { elf, entries: elf.dynamic_entries().collect() }
     }
 
-    pub(in crate::verify) fn value(&self, tag: u64) -> Option<u64> {
+    pub(super) fn value(&self, tag: u64) -> Option<u64> {
         self.entries.iter().find(|(is, _)| *is == tag).map(|(_, value)| *value)
     }
 
     /// The loaded bytes at an address.
-    pub(in crate::verify) fn at(&self, address: u64, size: usize) -> Option<&'a [u8]> {
+    pub(super) fn at(&self, address: u64, size: usize) -> Option<&'a [u8]> {
         self.elf.at_address(address)?.get(..size)
     }
 
-    pub(in crate::verify) fn u64_at(&self, address: u64) -> Option<u64> {
+    pub(super) fn u64_at(&self, address: u64) -> Option<u64> {
         self.at(address, 8)?.first_chunk().map(|word| u64::from_le_bytes(*word))
     }
 
@@ -69,7 +72,7 @@ impl<'e, 'a> Tables<'e, 'a> {
         self.at(address, 4)?.first_chunk().map(|word| u32::from_le_bytes(*word))
     }
 
-    pub(in crate::verify) fn symbol(&self, index: u32) -> Option<Symbol<'a>> {
+    pub(super) fn symbol(&self, index: u32) -> Option<Symbol<'a>> {
         let at = self.value(SYMTAB)?.checked_add(ENTRY * u64::from(index))?;
         let words = self.elf.bytes.over(self.at(at, ENTRY as usize)?);
         let strings = self.elf.at_address(self.value(STRTAB)?)?;
@@ -91,7 +94,7 @@ impl<'e, 'a> Tables<'e, 'a> {
     }
 
     /// All relocations; `None` if a table or a symbol is not in the file.
-    pub(in crate::verify) fn relocations(&self) -> Option<Vec<Relocation<'a>>> {
+    pub(super) fn relocations(&self) -> Option<Vec<Relocation<'a>>> {
         let mut found = Vec::new();
         for (at, size) in [(RELA, RELASZ), (JMPREL, PLTRELSZ)] {
             let Some((at, size)) = self.value(at).zip(self.value(size)).filter(|(_, size)| *size != 0) else {
@@ -114,13 +117,13 @@ impl<'e, 'a> Tables<'e, 'a> {
     }
 
     /// The range of DT_JMPREL.
-    pub(in crate::verify) fn slots(&self) -> std::ops::Range<u64> {
+    pub(super) fn slots(&self) -> std::ops::Range<u64> {
         let start = self.value(JMPREL).unwrap_or(0);
         start..start.saturating_add(self.value(PLTRELSZ).unwrap_or(0))
     }
 
     /// The places of DT_RELR (gABI, SHT_RELR).
-    pub(in crate::verify) fn packed(&self) -> Vec<u64> {
+    pub(super) fn packed(&self) -> Vec<u64> {
         let table = self.value(RELR).zip(self.value(RELRSZ)).and_then(|(at, size)| self.at(at, size as usize));
         let (mut places, mut next) = (Vec::new(), 0_u64);
         for word in table.unwrap_or_default().chunks_exact(8).filter_map(|word| word.first_chunk()) {
@@ -137,7 +140,7 @@ impl<'e, 'a> Tables<'e, 'a> {
     }
 
     /// The first symbol of that name, as each hash table that there is finds it; an error if they disagree.
-    pub(in crate::verify) fn found(&self, name: &[u8]) -> Result<Option<Symbol<'a>>, ()> {
+    pub(super) fn found(&self, name: &[u8]) -> Result<Option<Symbol<'a>>, ()> {
         let gnu = self.value(GNU_HASH).map(|at| self.gnu_found(at, name));
         let sysv = self.value(HASH).map(|at| self.sysv_found(at, name));
         match (gnu, sysv) {
@@ -199,13 +202,42 @@ impl<'e, 'a> Tables<'e, 'a> {
     }
 
     /// The symbols that some hash table covers.
-    pub(in crate::verify) fn hashed(&self) -> Vec<Symbol<'a>> {
+    pub(super) fn hashed(&self) -> Vec<Symbol<'a>> {
         let numbers: Vec<u32> = match (self.value(GNU_HASH), self.value(HASH)) {
             (Some(table), _) => self.gnu_numbers(table),
             (None, Some(table)) => (1..self.u32_at(table.saturating_add(4)).unwrap_or(0).min(MOST)).collect(),
             (None, None) => Vec::new(),
         };
         numbers.into_iter().map_while(|number| self.symbol(number)).collect()
+    }
+
+    /// The symbols that DT_GNU_HASH leaves out; those of DT_HASH are all.
+    pub(super) fn unhashed(&self) -> Vec<Symbol<'a>> {
+        let first = self.value(GNU_HASH).and_then(|table| self.u32_at(table.checked_add(4)?)).unwrap_or(0);
+        (1..first.min(MOST)).map_while(|number| self.symbol(number)).collect()
+    }
+
+    /// All symbols but the first, which is none: as many as a hash table or a relocation needs, or the section has.
+    pub(super) fn all(&self) -> Vec<Symbol<'a>> {
+        let hashed = self.value(GNU_HASH).and_then(|table| self.gnu_numbers(table).last().copied()).unwrap_or(0);
+        let chains = self.value(HASH).and_then(|table| self.u32_at(table.checked_add(4)?)).unwrap_or(0);
+        let relocated = self.raw_relocations().filter_map(|entry| entry.get(12..16)?.first_chunk().copied());
+        let relocated = relocated.map(u32::from_le_bytes).max().unwrap_or(0);
+        let table = self.value(SYMTAB).and_then(|at| self.elf.at_address(at)).map(<[u8]>::as_ptr);
+        let sections = self.elf.sections.iter().filter(|section| section.kind == SHT_DYNSYM);
+        let section = sections.filter_map(|section| section.data).find(|data| Some(data.as_ptr()) == table);
+        let in_section = section.map_or(0, |data| (data.len() / ENTRY as usize) as u32);
+        let count = in_section.max(hashed.saturating_add(1)).max(chains).max(relocated.saturating_add(1));
+        (1..count.min(MOST)).map_while(|number| self.symbol(number)).collect()
+    }
+
+    /// The entries of both tables of relocations, as they are in the file.
+    fn raw_relocations(&self) -> impl Iterator<Item = &'a [u8]> {
+        [(RELA, RELASZ), (JMPREL, PLTRELSZ)].into_iter().flat_map(|(at, size)| {
+            let table = self.value(at).zip(self.value(size)).filter(|(_, size)| *size != 0);
+            let table = table.and_then(|(at, size)| self.at(at, usize::try_from(size).ok()?)).unwrap_or_default();
+            table.chunks_exact(ENTRY as usize)
+        })
     }
 
     fn gnu_numbers(&self, table: u64) -> Vec<u32> {
