@@ -31,7 +31,7 @@ Examples:
 const FIRST_STEPS: &str = "\
 allograft puts a modern allocator into static musl toolchains and programs, and can take it out again.
   allograft inspect ./program         which allocator does it carry?
-  allograft bench -- ./program ARGS   would another one make it faster? Measures each; changes nothing
+  allograft bench ./program ARGS      would another one make it faster? Measures each; changes nothing
   allograft graft ./program           put one in; or into a toolchain: libc.a, a folder, rust:TRIPLE, swift:ID
   allograft help                      all commands; in a Cargo project: `cargo allograft build --release`
 ";
@@ -89,6 +89,17 @@ pub(crate) enum Command {
 /// wrong usage.
 pub(crate) fn parse() -> Result<(Arguments, Output), ExitCode> {
     let words = command::cc::separated(std::env::args_os());
+    let words = match command::bench::separated(&Arguments::command(), words) {
+        Ok(words) => words,
+        Err(case) => {
+            let failure = Failure::usage(format!("`{case}` is a case of the suite, and a file in this folder"))
+                .with_help(format!(
+                    "`allograft bench ./{case}` measures the file, `allograft bench suite:{case}` the case"
+                ));
+            let global = Global { json: typed("--json"), quiet: false, verbose: false, color: early_color() };
+            return Err(Output::new(&global).fail(&failure));
+        }
+    };
     let matches = Arguments::command().color(early_color()).try_get_matches_from(words);
     let error = match matches.and_then(|matches| Arguments::from_arg_matches(&matches)) {
         Ok(arguments) => {

@@ -10,6 +10,7 @@
 //! | `rust` | Rust's targets: where a toolchain has their `libc.a` |
 //! | `triple` | names of targets, as Rust, clang, Swift and zig spell them |
 //! | `tuning` | a donor's file with its options written into it |
+//! | `similar` | which known name a mistyped one may stand for |
 //! | `output` | text, JSON, warnings and errors on their way to the terminal |
 //! | `json` | the JSON documents |
 //! | `sbom` | the bill of materials of inspected files |
@@ -36,6 +37,7 @@ mod remedy;
 mod rust;
 mod sbom;
 mod signals;
+mod similar;
 mod stand_in;
 mod target;
 mod triple;

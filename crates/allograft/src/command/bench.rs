@@ -14,6 +14,7 @@ mod scratch;
 mod suite;
 mod table;
 mod template;
+mod words;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -37,6 +38,7 @@ pub(crate) use arms::{Arm, Libc};
 pub(crate) use host::StockMusl;
 pub(crate) use scratch::Scratch;
 pub(crate) use template::quoted;
+pub(crate) use words::{measuring as command_to_measure, separated};
 
 /// Measure a program, or the suite, with stock musl and with each donor, and say what to take
 ///
@@ -51,23 +53,26 @@ pub(crate) use template::quoted;
 /// every donor; `profiles` is every donor with each of its profiles.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
+  allograft bench ./program --self-test                      a linked program, static or dynamic
   allograft bench --build 'gcc -O2 -static -specs {libdir}/musl-gcc.specs main.c -o {out}' -- input.txt
   allograft bench --donors stock,mimalloc,mimalloc:small --threads 1,2,8 --build '...' -- --threads {threads}
   allograft bench --build '...' --html report.html --save results.json -- input.txt
   allograft bench --build '...' --server '{out} --port {port}' --load 'wrk --latency -d5 http://127.0.0.1:{port}/'
-  allograft bench -- ./program --self-test                   a linked program, static or dynamic
-  allograft bench --server '{out} --port {port}' --load 'wrk --latency -d5 http://127.0.0.1:{port}/' -- ./server
+  allograft bench --server '{out} --port {port}' --load 'wrk --latency -d5 http://127.0.0.1:{port}/' ./server
   allograft bench map larson --donors stock,mimalloc,glibc   programs of the suite
   allograft bench --from results.json --pull-request request.md
 
+What follows the program is the program's own; options of `bench` come before it. `--` is needed before a program whose
+name begins with a dash or is that of a case; a case that is also a file in this folder is `suite:NAME`.
+
 In --build, {libdir} is a folder like the host's with the arm's libc.a; {object} is the donor's object files (empty for
-stock); {out} is the path for the program. After `--` come the program's arguments, or a whole command that contains
-{out}. In it, {threads} is replaced by each number of --threads. Ctrl-C ends the measuring and keeps the results so far.
+stock); {out} is the path for the program. Then come the program's arguments, or a whole command that contains {out}. In it,
+{threads} is replaced by each number of --threads. Ctrl-C ends the measuring and keeps the results so far.
 
 Exit code 1 if an arm fails, or differs from stock in output or exit code.")]
 pub(crate) struct Bench {
     /// Programs of the suite [default: all of them, if there is no --build]
-    #[arg(value_name = "SUITE", value_parser = suite::names(), conflicts_with_all = ["build", "server", "from"])]
+    #[arg(value_name = "SUITE", value_parser = suite::Cases, conflicts_with_all = ["build", "server", "from"])]
     suite: Vec<String>,
     /// The libc.a to graft, or its folder [default: the musl of this machine]
     #[arg(long, value_name = "LIBC")]
@@ -139,8 +144,8 @@ pub(crate) struct Bench {
     /// Measure nothing; show results of --save or --json
     #[arg(long, value_name = "FILE", conflicts_with_all = ["build", "server", "donors", "host", "threads"])]
     from: Option<PathBuf>,
-    /// Arguments of the built program, or a command with {out}; without --build, a program and its arguments
-    #[arg(last = true, value_name = "ARGS")]
+    /// A program and its arguments; with --build, the arguments of the built program, or a command with {out}
+    #[arg(last = true, value_name = "PROGRAM")]
     command: Vec<OsString>,
 }
 

@@ -11,7 +11,7 @@ use format::Arch;
 use inspector::{Libc, Link, Way};
 use profiler::{Analysis, Bottleneck, Error, Options, Profile as Profiled, Target};
 
-use super::bench::{interruption, quoted};
+use super::bench::{command_to_measure, interruption, quoted};
 use crate::failure::{Failure, REPORT, mend};
 use crate::output::{Output, Page, Style, file};
 
@@ -23,16 +23,19 @@ use crate::output::{Output, Page, Style, file};
 /// another allocator would bring at best.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  allograft profile -- ./program ARGS
-  allograft profile --duration 10 -o profile -- ./server --port 8080   ends the server after 10 seconds
-  allograft profile --pid 1234 --duration 5                            leaves the process running
-  allograft profile -o profile --format pprof,firefox -- ./program
+  allograft profile ./program ARGS
+  allograft profile --duration 10 -o profile ./server --port 8080   ends the server after 10 seconds
+  allograft profile --pid 1234 --duration 5                         leaves the process running
+  allograft profile -o profile --format pprof,firefox ./program
+
+What follows the program is the program's own; options of `profile` come before it, and `--` before a program whose name
+begins with a dash.
 
 Threads that run are stopped for some microseconds to be read; blocked ones are not stopped. The program's children are
 looked at, too, but not those of a process that was attached to.")]
 pub(crate) struct Profile {
     /// Attach to this process in place of starting a command; it goes on running afterwards
-    #[arg(long, value_name = "PID", conflicts_with = "command", required_unless_present = "command")]
+    #[arg(long, value_name = "PID", conflicts_with = "command", value_parser = pid)]
     pid: Option<i32>,
     /// Seconds to record. A command that still runs then is ended [default: until it ends; 10 with --pid]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
@@ -47,7 +50,7 @@ pub(crate) struct Profile {
     #[arg(long, value_name = "FORMAT", value_enum, value_delimiter = ',', requires = "out")]
     format: Vec<Format>,
     /// The program and its arguments. With --json, its standard output goes to standard error
-    #[arg(last = true, value_name = "COMMAND")]
+    #[arg(trailing_var_arg = true, value_name = "PROGRAM")]
     command: Vec<OsString>,
 }
 
@@ -66,18 +69,27 @@ enum Format {
 const ATTACHED: f64 = 10.0;
 
 fn seconds(typed: &str) -> Result<f64, String> {
-    let seconds: f64 = typed.parse().map_err(|_| "it is no number".to_owned())?;
+    let seconds: f64 = typed.parse().map_err(|_| "expected a number of seconds, such as 2.5".to_owned())?;
     let range = 0.1..=1e6;
     if range.contains(&seconds) { Ok(seconds) } else { Err("expected 0.1 to 1000000 seconds".to_owned()) }
 }
 
+fn pid(typed: &str) -> Result<i32, String> {
+    typed.parse().ok().filter(|pid| *pid > 0).ok_or_else(|| "expected the number of a process, such as 1234".to_owned())
+}
+
 fn rate(typed: &str) -> Result<f64, String> {
-    let rate: f64 = typed.parse().map_err(|_| "it is no number".to_owned())?;
+    let rate: f64 = typed.parse().map_err(|_| "expected a number from 1 to 1000".to_owned())?;
     if (1.0..=1000.0).contains(&rate) { Ok(rate) } else { Err("expected 1 to 1000".to_owned()) }
 }
 
 impl Profile {
     pub(crate) fn run(self, output: &Output) -> Result<ExitCode, Failure> {
+        if self.pid.is_none() && self.command.is_empty() {
+            return Err(Failure::usage("nothing is named to profile").with_help(
+                "name a program, `allograft profile ./program ARGS`, or a running process, `allograft profile --pid PID`",
+            ));
+        }
         // Nothing is to be recorded for nothing.
         if let Some(folder) = &self.out {
             fs::create_dir_all(folder).map_err(Failure::io("make", folder))?;
@@ -127,7 +139,7 @@ impl Profile {
         }
         let path = quoted(&profiled.analysis.program);
         let words: Vec<String> = self.command.iter().map(|word| quoted(&word.to_string_lossy())).collect();
-        let bench = |what: &str| format!("allograft bench -- {what}");
+        let bench = |what: &str| command_to_measure(&self.command[0].to_string_lossy(), what);
         let command = match (report.graft.way, report.link) {
             _ if words.len() == 1 && report.graft.way == Way::Graft => bench(&words[0]),
             (Way::Graft, _) if !words.is_empty() => bench(&words.join(" ")),
@@ -180,7 +192,7 @@ fn failed(error: Error) -> Failure {
         Error::Start { source, .. } => mend(source).to_owned(),
         Error::NoProcess(_) => "`ps -e` lists the processes".to_owned(),
         Error::Permission { .. } => {
-            "start the program by `allograft profile -- COMMAND`; or work as the user of the process, and with \
+            "start the program by `allograft profile ./program ARGS`; or work as the user of the process, and with \
              `kernel.yama.ptrace_scope` at 0 or as root; in a container, with the capability SYS_PTRACE"
                 .to_owned()
         }

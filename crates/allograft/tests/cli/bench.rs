@@ -241,8 +241,26 @@ fn wrong_usage_is_explained() {
     host("graft.a").exits(2).says(&["carries snmalloc already", "undo"]);
     // These are refused before anything is measured.
     with("cc {libdir} {out}", &["--html", "missing/report.html"]).exits(2).says(&["missing/report.html", "folder"]);
-    bench.lab.run(["bench", "--", "./program", "x"]).exits(2).says(&["./program"]);
-    bench.lab.run(["bench", "--", "./main.c"]).exits(2).says(&["main.c"]);
+    for dashes in [&["--"][..], &[]] {
+        let run = |words: &[&str]| bench.lab.run([&["bench"], dashes, words].concat()).exits(2);
+        run(&["./program", "x"]).says(&["cannot read `./program`", "help: "]);
+        run(&["./main.c", "--bogus"]).says(&["`./main.c` is not an ELF program", "--build"]);
+        run(&["."]).says(&["`.` is a folder", "`allograft bench ./PROGRAM ARGS`"]);
+    }
+    // A word without a slash is a case, or else a program that a shell would find.
+    let says = ["neither a program `lasron` nor a case", "did you mean the case `larson`?"];
+    bench.lab.run(["bench", "lasron"]).exits(2).says(&says);
+    bench
+        .lab
+        .run(["bench", "map", "./main.c"])
+        .exits(2)
+        .says(&["`./main.c` is not a case", "`allograft bench PROGRAM ARGS`"]);
+    bench.lab.put("map", b"");
+    let says = ["`map` is a case", "`allograft bench ./map`", "`allograft bench suite:map`"];
+    let ran = bench.lab.run(["bench", "--json", "map", "larson"]).exits(2).says(&says);
+    assert_eq!(ran.json()["error"]["exit_code"], 2);
+    bench.lab.run(["bench", "suite:map", "--host", "missing.a"]).exits(2).says(&["missing.a"]);
+    bench.lab.run(["bench", "./map"]).exits(2).says(&["`./map` is not an ELF program"]);
     // A dynamic program has nothing to graft, and a preloaded object has no string functions.
     let dynamic = env!("CARGO_BIN_EXE_allograft");
     let ran = bench.lab.run(["bench", "--donors", "strings", "--", dynamic]);
@@ -335,7 +353,7 @@ fn an_exit_code_is_what_every_arm_repeats() {
     let case = &document["cases"][0];
     assert_eq!((&case["exit_code"], &case["complaint"]), (&3.into(), &"findings".into()));
     assert!(case["arms"][0]["calls"]["complete"] == true || case["arms"][0]["no_calls"].is_string(), "{case}");
-    let table = ["bench", "--donors", "mimalloc", "--rounds", "1", "--", "./finished", "2000", "--code", "3"];
+    let table = ["bench", "--donors", "mimalloc", "--rounds", "1", "./finished", "2000", "--code", "3"];
     let shown = bench.lab.run(table).exits(0).out;
     assert!(shown.contains("ends with exit code 3, with stock and in every run; stock says `findings`"), "{shown}");
     // `graft --try` accepts the same.

@@ -37,7 +37,7 @@ fn wrong_usage_is_2_in_words_and_in_json() {
     let lab = Lab::new();
     let first = lab.run::<&str>([]).exits(2);
     assert_eq!((first.out.as_str(), first.err.lines().count()), ("", 5), "{}", first.err);
-    for next in ["inspect ./program", "bench -- ./program", "graft ./program", "help", "cargo allograft build"] {
+    for next in ["inspect ./program", "bench ./program", "graft ./program", "help", "cargo allograft build"] {
         assert!(first.err.contains(next), "{next} in {}", first.err);
     }
     assert!(first.err.lines().all(|line| line.len() <= 110), "{}", first.err);

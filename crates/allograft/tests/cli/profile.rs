@@ -66,7 +66,7 @@ pub(crate) fn profiled(lab: &Lab, program: &Path, threads: u32) -> Value {
         _ => "2",
     };
     let words = [program.as_os_str().to_owned(), threads.to_string().into(), seconds.into()];
-    let flags: [OsString; 3] = ["profile".into(), "--json".into(), "--".into()];
+    let flags: [OsString; 2] = ["profile".into(), "--json".into()];
     let document = lab.run(flags.into_iter().chain(words)).exits(0).json();
     fits("profile", &document);
     document
@@ -412,8 +412,11 @@ fn what_cannot_be_profiled_is_told() {
     lab.run(["profile", "--", "./missing"]).exits(2).says(&["cannot start `./missing`", "help:"]);
     lab.run(["profile", "--pid", "999999999"]).exits(2).says(&["there is no process 999999999", "help:"]);
     lab.run(["profile", "--", "true"]).exits(2).says(&["too few for a verdict", "help:"]);
-    lab.run(["profile"]).exits(2);
-    lab.run(["profile", "--rate", "0", "--", "true"]).exits(2).says(&["expected 1 to 1000"]);
+    let ways = ["`allograft profile ./program ARGS`", "`allograft profile --pid PID`"];
+    lab.run(["profile"]).exits(2).says(&["nothing is named"]).says(&ways);
+    fits("failure", &lab.run(["profile", "--json"]).exits(2).json());
+    lab.run(["profile", "--bogus", "true"]).exits(2).says(&["--bogus"]);
+    lab.run(["profile", "--rate", "0", "true"]).exits(2).says(&["expected 1 to 1000"]);
     lab.run(["profile", "--format", "pprof", "--", "true"]).exits(2).says(&["--out"]);
     // e_machine: that of aarch64.
     let foreign = Build::PLAIN.program(&lab.path(""), "foreign", "int main(void) { return 0; }\n");

@@ -10,6 +10,7 @@ use hosts::Request;
 
 use super::arms::{self, Arm, Fitting, HostKind, Libc};
 use super::preparation::native;
+use super::suite;
 use crate::failure::Failure;
 
 /// The user's program.
@@ -40,9 +41,26 @@ impl Executable {
     pub(super) fn find(command: &OsString) -> Result<Executable, Failure> {
         let path = on_path(command).unwrap_or_else(|| PathBuf::from(command));
         let typed = command.to_string_lossy().into_owned();
+        if !path.exists() && !typed.contains('/') {
+            return Err(Failure::usage(format!("there is neither a program `{typed}` nor a case of the suite"))
+                .with_help(match suite::similar_case(&typed) {
+                    Some(case) => format!("did you mean the case `{case}`? A program here is `./{typed}`"),
+                    None => {
+                        "name a program, `allograft bench ./program ARGS`; `allograft bench --help` lists the cases"
+                            .to_owned()
+                    }
+                }));
+        }
+        if path.is_dir() {
+            return Err(Failure::usage(format!("`{typed}` is a folder")).with_help(format!(
+                "name a program in it: `allograft bench {}/PROGRAM ARGS`",
+                typed.trim_end_matches('/')
+            )));
+        }
         if !hosts::is_executable(&path)? {
-            return Err(Failure::usage(format!("`{typed}` is no program")).with_help(
-                "name a static executable, or say how the program is built: `--build 'CMD with {libdir} and {out}'`",
+            return Err(Failure::usage(format!("`{typed}` is not an ELF program")).with_help(
+                "name the program that a script starts, or say how it is built: \
+                 `--build 'CMD with {libdir} and {out}'`",
             ));
         }
         let bytes = fs::read(&path).map_err(Failure::io("read", &path))?;

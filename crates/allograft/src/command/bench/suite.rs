@@ -1,20 +1,23 @@
 //! The suite: our own programs, built here for every arm.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValue, TypedValueParser};
+use clap::error::ErrorKind;
 use measure::case::{Case, Invocation};
 
 use super::arms::{self, Arm, Libc};
 use super::host::StockMusl;
 use super::preparation::{case_arms, each_or_none, input, make_all, native};
-use super::{Scratch, Work, template};
+use super::{Scratch, Work, template, words};
 use crate::failure::{Failure, mend};
-use crate::output::Output;
+use crate::output::{Output, printable};
+use crate::similar::similar;
 
 /// The kind of the suite's results.
 pub(super) const KIND: &str = "suite";
@@ -61,8 +64,39 @@ static WORKLOADS: [Workload; 12] = [
     },
 ];
 
-pub(super) fn names() -> PossibleValuesParser {
-    PossibleValuesParser::new(WORKLOADS.iter().map(|workload| workload.name))
+/// Whether the suite has a case of this name.
+pub(super) fn is_case(name: &str) -> bool {
+    WORKLOADS.iter().any(|workload| workload.name == name)
+}
+
+/// Returns the case whose name may be meant.
+pub(super) fn similar_case(name: &str) -> Option<&'static str> {
+    similar(name, WORKLOADS.iter().map(|workload| workload.name))
+}
+
+/// The parser of the names of cases.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Cases;
+
+impl TypedValueParser for Cases {
+    type Value = String;
+
+    fn parse_ref(&self, parser: &clap::Command, _: Option<&clap::Arg>, word: &OsStr) -> Result<String, clap::Error> {
+        words::case(word).map(str::to_owned).ok_or_else(|| {
+            let names: Vec<&str> = WORKLOADS.iter().map(|workload| workload.name).collect();
+            let message = format!(
+                "`{}` is not a case of the suite, which has {}\n\n  tip: a program and its arguments are measured alone: \
+                 `allograft bench PROGRAM ARGS`\n",
+                printable(word.to_string_lossy()),
+                names.join(", ")
+            );
+            clap::Error::raw(ErrorKind::InvalidValue, message).with_cmd(parser)
+        })
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(WORKLOADS.iter().map(|workload| PossibleValue::new(workload.name))))
+    }
 }
 
 /// The part of the suite that is run.
