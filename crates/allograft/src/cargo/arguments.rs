@@ -9,7 +9,7 @@ use hosts::Candidate;
 use crate::choice::Choice;
 use crate::failure::Failure;
 
-/// Run cargo's build, run, test, bench or install with a modern allocator in every program
+/// Run a cargo command that builds or links, with a modern allocator in every program
 ///
 /// Links programs for a musl target with a private grafted copy of the target's libc.a. The copy lies in the project's
 /// target folder; the toolchain and everything else stay untouched. Inspects each program when it is linked; a program
@@ -19,7 +19,7 @@ use crate::failure::Failure;
     name = "cargo-allograft",
     bin_name = "cargo allograft",
     version,
-    override_usage = "cargo allograft [OPTIONS] <build|run|test|bench|install> [CARGO OPTIONS] [-- ARGUMENTS]",
+    override_usage = "cargo allograft [OPTIONS] <build|run|test|bench|install|COMMAND> [CARGO OPTIONS] [-- ARGUMENTS]",
     mut_arg("profile", |profile| profile.long("donor-profile").help(PROFILE)),
     after_help = AFTER_HELP
 )]
@@ -35,6 +35,10 @@ pub(super) struct Arguments {
 const PROFILE: &str = "Bake in one of the donor's sets of options: see `allograft donors` (`--profile` is cargo's)";
 
 const AFTER_HELP: &str = "\
+Any other command of cargo's goes the same way: `rustc`, `check`, `clippy`, `nextest`, `deb`, `dist` and the like, with the
+programs that they link. zig as the linker (`zigbuild`) is refused: it links a libc of its own. So is a build elsewhere,
+such as in a container, which never calls this program.
+
 The options may come before or after the command, up to `--`. Without `--target`, and without a target in cargo's
 configuration, programs are built for the musl target of this machine.
 
@@ -44,6 +48,7 @@ Examples:
   cargo allograft build --release --target x86_64-unknown-linux-musl
   cargo allograft --donor mimalloc3 test
   cargo allograft run --set purge_delay=0 --release -- --port 8080
+  cargo allograft nextest run
   cargo allograft install ripgrep --target x86_64-unknown-linux-musl
   cargo allograft bench --donors all -- --input data.txt     measure the program with every donor: see `bench --help`";
 
@@ -62,6 +67,8 @@ pub(super) struct Order {
     pub(super) candidates: Vec<Candidate>,
     pub(super) strings: bool,
     pub(super) command: CargoCommand,
+    /// The command as it was typed.
+    pub(super) name: OsString,
     /// The arguments after the cargo command, up to `--`.
     pub(super) options: Vec<OsString>,
     /// `--` and the arguments after it.
@@ -76,27 +83,50 @@ pub(super) enum CargoCommand {
     Test,
     Bench,
     Install,
+    /// Any other: cargo's own, an alias, or a program `cargo-NAME`.
+    Other,
 }
 
-impl CargoCommand {
-    pub(super) fn of(name: &OsStr) -> Option<CargoCommand> {
-        Some(match name.to_str()? {
-            "build" | "b" => CargoCommand::Build,
-            "run" | "r" => CargoCommand::Run,
-            "test" | "t" => CargoCommand::Test,
-            "bench" => CargoCommand::Bench,
-            "install" => CargoCommand::Install,
-            _ => return None,
-        })
-    }
+/// Cargo's commands that link nothing, whatever their arguments.
+const LINK_NOTHING: [&str; 27] = [
+    "add",
+    "clean",
+    "fetch",
+    "fmt",
+    "generate-lockfile",
+    "help",
+    "info",
+    "init",
+    "locate-project",
+    "login",
+    "logout",
+    "metadata",
+    "new",
+    "owner",
+    "pkgid",
+    "read-manifest",
+    "remove",
+    "rm",
+    "report",
+    "search",
+    "tree",
+    "uninstall",
+    "update",
+    "vendor",
+    "verify-project",
+    "version",
+    "yank",
+];
 
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            CargoCommand::Build => "build",
-            CargoCommand::Run => "run",
-            CargoCommand::Test => "test",
-            CargoCommand::Bench => "bench",
-            CargoCommand::Install => "install",
+impl CargoCommand {
+    pub(super) fn of(name: &OsStr) -> CargoCommand {
+        match name.to_str() {
+            Some("build" | "b") => CargoCommand::Build,
+            Some("run" | "r") => CargoCommand::Run,
+            Some("test" | "t") => CargoCommand::Test,
+            Some("bench") => CargoCommand::Bench,
+            Some("install") => CargoCommand::Install,
+            _ => CargoCommand::Other,
         }
     }
 }
@@ -131,15 +161,21 @@ impl Arguments {
     pub(super) fn order(self) -> Result<Order, Failure> {
         let mut words = self.cargo.into_iter();
         let name = words.next().unwrap_or_default();
-        let command = CargoCommand::of(&name).ok_or_else(|| {
-            Failure::usage(format!("`cargo allograft` has no command `{}`", name.to_string_lossy()))
-                .with_help("it has build, run, test, bench and install; nothing else links programs")
-        })?;
+        let typed = name.to_string_lossy();
+        if LINK_NOTHING.contains(&&*typed) {
+            return Err(Failure::usage(format!("`cargo {typed}` links no program"))
+                .with_help(format!("run it without allograft: `cargo {typed}`")));
+        }
+        if typed.starts_with('+') {
+            return Err(Failure::usage(format!("`{typed}` names a toolchain, and `cargo allograft` has one already"))
+                .with_help(format!("name it first: `cargo {typed} allograft COMMAND`")));
+        }
+        let command = CargoCommand::of(&name);
         let words: Vec<OsString> = words.collect();
         let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
         let (options, rest) = words.split_at(end);
         let (candidates, strings) = (self.choice.candidates()?, self.choice.strings().unwrap_or(true));
-        Ok(Order { candidates, strings, command, options: options.to_vec(), rest: rest.to_vec() })
+        Ok(Order { candidates, strings, command, name, options: options.to_vec(), rest: rest.to_vec() })
     }
 }
 
@@ -201,8 +237,19 @@ mod tests {
     }
 
     #[test]
+    fn any_other_command_is_passed_on() {
+        let order = order("nextest run --donor mimalloc3 --no-capture --target T -- --skip x").unwrap();
+        assert_eq!((order.command, order.name.as_os_str()), (CargoCommand::Other, OsStr::new("nextest")));
+        assert_eq!(order.options, ["run", "--no-capture", "--target", "T"]);
+        assert_eq!((order.rest.len(), order.candidates[0].donor.name), (3, "mimalloc3"));
+    }
+
+    #[test]
     fn wrong_usage() {
-        assert_eq!(order("check").unwrap_err().exit_code, 2);
+        for (typed, says) in [("clean", "`cargo clean` links no program"), ("+nightly build", "names a toolchain")] {
+            let failure = order(typed).unwrap_err();
+            assert!(failure.exit_code == 2 && failure.message.contains(says), "{}", failure.message);
+        }
         assert_eq!(order("--donor none --donor-profile small build").unwrap_err().exit_code, 2);
         for words in [&["--donor", "cook", "build"][..], &["build", "--set", "x"], &[]] {
             let words: Vec<OsString> = words.iter().map(OsString::from).collect();

@@ -169,6 +169,7 @@ pub(super) fn main(words: &[OsString]) -> ExitCode {
 
 fn run(mut order: Order, bench: &Bench, output: &Output) -> Result<ExitCode, Failure> {
     order.command = CargoCommand::Build;
+    order.name = "build".into();
     let mut typed_options = order.options.clone();
     if !order.has(&["--release", "-r"]) && order.values("--profile").is_empty() {
         order.options.push("--release".into());

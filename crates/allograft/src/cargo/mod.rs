@@ -55,5 +55,5 @@ pub fn cargo() -> ExitCode {
 
 /// Whether cargo calls a wrapper: the first argument is the compiler, whatever its name, or another wrapper.
 fn is_compiler(first: &OsStr) -> bool {
-    !first.as_encoded_bytes().starts_with(b"-") && arguments::CargoCommand::of(first).is_none()
+    !first.as_encoded_bytes().starts_with(b"-") && arguments::CargoCommand::of(first) == arguments::CargoCommand::Other
 }

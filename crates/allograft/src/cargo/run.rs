@@ -20,6 +20,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::program::Expected;
 use crate::rust::Rustc;
+use crate::similar::similar;
 use crate::stand_in::exit_code;
 use crate::triple::{Libc, Triple};
 
@@ -45,12 +46,21 @@ fn run(mut order: Order, output: &Output) -> Result<ExitCode, Failure> {
         let status = cargo(&order).status().map_err(no_cargo)?;
         return Ok(exit_code(status));
     }
+    if order.command == CargoCommand::Other {
+        check_command(&order.name)?;
+    }
     let here = std::env::current_dir().map_err(|error| {
         Failure::usage(format!("no current folder: {error}")).with_help("change to the project's folder")
     })?;
     let configuration = Configuration::read(&here, &order.values("--config"))?;
     let rustc = Rustc::at(configuration.program("RUSTC", "rustc").unwrap_or_else(|| "rustc".into()));
+    let had_target = order.has(&["--target"]);
     let targets = targets(&mut order, &configuration, &rustc, output)?;
+    let passed_target = match order.command {
+        // It may not take `--target`; every cargo that it calls reads the variable.
+        CargoCommand::Other if !had_target => take_target(&mut order),
+        _ => None,
+    };
     if order.values("--config").iter().any(|text| text.to_string_lossy().contains("rustc-workspace-wrapper")) {
         return Err(Failure::refused(
             "`--config build.rustc-workspace-wrapper` would take the place of `cargo allograft`",
@@ -60,6 +70,9 @@ fn run(mut order: Order, output: &Output) -> Result<ExitCode, Failure> {
     let copies = CopyFolder::of(&order)?;
     let mut folders = BTreeMap::new();
     let mut calls = cargo(&order);
+    if let Some(target) = &passed_target {
+        calls.env(TARGET, target);
+    }
     for (name, triple) in &targets {
         let folder = copy::make(copies.folder(), triple, &rustc.libc(triple)?, &order, output)?;
         calls.env(wrapper::folder_variable(name), &folder);
@@ -73,6 +86,37 @@ fn run(mut order: Order, output: &Output) -> Result<ExitCode, Failure> {
     calls.env("RUSTDOC", link_as_rustdoc(&copies, &itself)?);
     let ended = call(calls, &order, &session, output);
     conclude(ended?, &order, report.path(), output)
+}
+
+/// The variable that names the target for every cargo that reads it (The Cargo Book, Configuration, `build.target`).
+const TARGET: &str = "CARGO_BUILD_TARGET";
+
+/// Takes the target that was added at the end of the options, if there is one.
+fn take_target(order: &mut Order) -> Option<OsString> {
+    let at = order.options.iter().position(|word| word == "--target")?;
+    let target = order.options.get(at + 1).cloned();
+    order.options.truncate(at);
+    target
+}
+
+/// Checks that cargo has a command of this name: its own, an alias, or a program `cargo-NAME`.
+///
+/// # Errors
+/// Exit code 2 if there is none, with a name that may be meant.
+fn check_command(name: &OsString) -> Result<(), Failure> {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let output = command.arg("--list").stdin(Stdio::null()).output().map_err(no_cargo)?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    // A heading, then a name on each line, which is followed by what it is.
+    let names: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix(' ')?.split_whitespace().next()).collect();
+    if !output.status.success() || names.iter().any(|known| name == known) {
+        return Ok(());
+    }
+    let typed = name.to_string_lossy();
+    Err(Failure::usage(format!("cargo has no command `{typed}`")).with_help(match similar(&typed, names) {
+        Some(meant) => format!("did you mean `cargo allograft {meant}`?"),
+        None => format!("`cargo --list` lists them; `cargo-{typed}` would have to be on the command path"),
+    }))
 }
 
 /// Returns the names of the donors that programs for these targets get.
@@ -116,9 +160,26 @@ pub(super) fn build(mut cargo: Command) -> Result<(Vec<PathBuf>, ExitStatus), Fa
 /// Evaluates the wrappers' report.
 pub(super) fn conclude(code: ExitCode, order: &Order, report: &Path, output: &Output) -> Result<ExitCode, Failure> {
     let text = fs::read_to_string(report).unwrap_or_default();
+    if text.is_empty() && order.command == CargoCommand::Other {
+        output.note(format_args!("`cargo {}` linked no program for a musl target", order.name.to_string_lossy()));
+    }
     for line in text.lines().filter_map(|line| serde_json::from_str(line).ok()) {
         match line {
             Told::Failed(failure) => return Err(failure),
+            Told::Without { program, target } => {
+                let name = order.name.to_string_lossy();
+                return Err(Failure::unexpected(format!(
+                    "`{}` was linked without a donor: `cargo {name}` chose the target `{target}` itself",
+                    program.display()
+                ))
+                .with_help(match Triple::parse(&target) {
+                    Ok(Triple { libc: Libc::Musl, .. }) => {
+                        format!("name the target: `CARGO_BUILD_TARGET={target} cargo allograft {name}`")
+                    }
+                    _ => "have it build for a musl target; `allograft graft` puts a donor into finished programs"
+                        .to_owned(),
+                }));
+            }
             Told::Carries { program, what } => {
                 if !matches!(order.command, CargoCommand::Build | CargoCommand::Run) {
                     output.note(format_args!("`{}` carries {what}", program.display()));
@@ -132,7 +193,7 @@ pub(super) fn conclude(code: ExitCode, order: &Order, report: &Path, output: &Ou
 /// Returns the cargo command with the user's arguments.
 pub(super) fn cargo(order: &Order) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.arg(order.command.name()).args(&order.options).args(&order.rest);
+    command.arg(&order.name).args(&order.options).args(&order.rest);
     command
 }
 

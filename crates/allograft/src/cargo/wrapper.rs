@@ -50,6 +50,8 @@ pub(super) fn written(settings: &impl Serialize) -> Result<String, Failure> {
 pub(super) enum Told {
     /// A program that was linked and passed the check.
     Carries { program: PathBuf, what: String },
+    /// A program for a target that the session has no graft for.
+    Without { program: PathBuf, target: String },
     /// One that failed the check, or was not linked because of an error of allograft's.
     Failed(Failure),
 }
@@ -123,7 +125,13 @@ impl Session {
             }
             None => Command::new(&arguments[0]),
         };
-        let Some(folder) = linked else { return replaced_by(compiler.args(&arguments[1..])) };
+        let Some(folder) = linked else {
+            // Without a target it is a build script, or another program for this machine's own use.
+            if let (true, Some(target), Some(program)) = (unit.links, &unit.target, &unit.program) {
+                self.tell(&Told::Without { program: program.clone(), target: target.clone() });
+            }
+            return replaced_by(compiler.args(&arguments[1..]));
+        };
         // The first folder wins over those of build scripts and of the toolchain.
         compiler.arg("-L").arg(search(folder)).args(&arguments[1..]);
         match self.link(&unit, target, &mut compiler) {

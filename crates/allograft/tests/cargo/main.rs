@@ -1,4 +1,5 @@
-//! The slow tier's tests of `cargo allograft`: projects of every kind, with a real toolchain.
+//! `cargo allograft`: projects of every kind, in the slow tier with a real toolchain for musl.
 
+mod commands;
 mod project;
 mod rust_musl;

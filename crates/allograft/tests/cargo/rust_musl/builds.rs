@@ -64,6 +64,10 @@ fn every_command_and_the_arguments_of_programs() {
         .exits(0)
         .says(&["carries snmalloc "]);
     project.carries(&project.path("to/bin/app"), "snmalloc", "static-pie");
+    let ran = project.cargo(&format!("allograft rustc --release --target {TARGET} -- -Cdebuginfo=0")).exits(0);
+    ran.says(&["carries snmalloc "]);
+    project.carries(&project.program("release", "app"), "snmalloc", "static-pie");
+    project.cargo("allograft check").exits(0);
     // Cargo passes on the program's own exit code.
     project.put("src/main.rs", "fn main() {\n    std::process::exit(7)\n}\n");
     project.cargo("allograft run").exits(7);

@@ -51,7 +51,7 @@ fn targets_that_are_not_musls_or_not_there() {
         .says(&["not installed", "rustup target add"]);
     project.cargo("allograft build --target no-such-linux-musl").exits(2).says(&["`no`"]);
     project.cargo("allograft build --set cook=1").exits(2).says(&["`cook`"]);
-    project.cargo("allograft check").exits(2).says(&["`check`", "help: "]);
+    project.cargo("allograft clean").exits(2).says(&["`cargo clean`", "help: "]);
     project.put(".cargo/config.toml", "[build]\ntarget = [\"x86_64-unknown-linux-gnu\"]\n");
     project.cargo("allograft build").exits(2).says(&["not musl's"]);
     let empty = Project::empty();
