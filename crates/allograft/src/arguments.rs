@@ -78,6 +78,7 @@ pub(crate) enum Command {
     Verify(command::verify::Verify),
     Emit(command::emit::Emit),
     Cc(command::cc::Cc),
+    Run(command::run::Run),
     Donors(command::donors::Donors),
     Bench(Box<command::bench::Bench>),
     Profile(command::profile::Profile),

@@ -4,6 +4,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 use donors::Donor;
 use hosts::Candidate;
+use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
 use crate::output::printable;
@@ -13,7 +14,7 @@ const NONE: &str = "none";
 
 /// As it is typed. Commands may rename an option or change its help by `mut_arg`, under the names that clap gives:
 /// those of the fields.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Args, Serialize, Deserialize)]
 pub(crate) struct Choice {
     /// The allocator to put in: see `allograft donors`, which says which one is the default. `none`: string functions
     /// only
@@ -31,7 +32,7 @@ pub(crate) struct Choice {
 }
 
 /// Something that is wanted or not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 enum Switch {
     On,
     Off,

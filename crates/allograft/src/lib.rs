@@ -49,6 +49,9 @@ pub use cargo::cargo;
 
 /// Runs the program `allograft`.
 pub fn main() -> ExitCode {
+    if let Some(code) = command::run::stand_in() {
+        return code;
+    }
     signals::survive_limit_on_files();
     let (arguments, output) = match arguments::parse() {
         Ok(parsed) => parsed,

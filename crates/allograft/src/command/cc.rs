@@ -4,16 +4,16 @@
 //! `libc.a` that it would take, and puts the copy's folder in front of the command line. What links no program is
 //! handed to the compiler as it is.
 
-mod copy;
+pub(super) mod copy;
 mod link;
-mod words;
+pub(super) mod words;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 
 use clap::Args;
@@ -24,7 +24,8 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::program::{self, Expected};
 use crate::stand_in::{exit_code, is_zig};
-use link::Link;
+pub(super) use copy::cache;
+pub(super) use link::Link;
 
 /// The compiler if none is named: the wrapper around gcc that musl brings.
 const COMPILER: &str = "musl-gcc";
@@ -99,25 +100,31 @@ impl Cc {
         first.push(prefixed("-L", &folder));
         let status = compiler.run(&[first, self.arguments].concat())?;
         if status.success() {
-            let expected = |arch: &str| Expected {
-                malloc: Candidate::choose(&candidates, |donor| donor.arches().any(|of| of.name() == arch))
-                    .map(|one| one.donor.name.to_owned())
-                    .into_iter()
-                    .collect(),
-                strings: strings != Some(false),
-            };
-            check(&link.out, expected, output)?;
+            check(&link.out, |arch| expected_in(&candidates, strings, arch), output)?;
         }
         Ok(exit_code(status))
     }
 }
 
+/// Returns what is expected of a program for an architecture.
+pub(super) fn expected_in(candidates: &[Candidate], strings: Option<bool>, arch: &str) -> Expected {
+    let chosen = Candidate::choose(candidates, |donor| donor.arches().any(|of| of.name() == arch));
+    Expected {
+        malloc: chosen.map(|one| one.donor.name.to_owned()).into_iter().collect(),
+        strings: strings != Some(false),
+    }
+}
+
 /// Looks at the program that was linked. One that is not as expected is removed, so that `make` does not take it for
-/// done. `expected` gives what is expected for an architecture.
-fn check(out: &Path, expected: impl Fn(&str) -> Expected, output: &Output) -> Result<(), Failure> {
+/// done. `expected` gives what is expected for an architecture. Returns what it carries; `None` if it is not a file.
+pub(super) fn check(
+    out: &Path,
+    expected: impl Fn(&str) -> Expected,
+    output: &Output,
+) -> Result<Option<String>, Failure> {
     // Scripts that only try whether something links may write to /dev/null.
     if !out.is_file() {
-        return Ok(());
+        return Ok(None);
     }
     let report = program::report(out)?;
     let expected = expected(&report.arch.to_string());
@@ -129,18 +136,18 @@ fn check(out: &Path, expected: impl Fn(&str) -> Expected, output: &Output) -> Re
     if output.verbose {
         output.note(format_args!("`{}` carries {found}", out.display()));
     }
-    Ok(())
+    Ok(Some(found))
 }
 
 /// Returns `prefix` and a path as one word.
-fn prefixed(prefix: &str, path: &Path) -> OsString {
+pub(super) fn prefixed(prefix: &str, path: &Path) -> OsString {
     let mut word = OsString::from(prefix);
     word.push(path);
     word
 }
 
 /// The compiler: a program, and words that come before all others.
-struct Compiler {
+pub(super) struct Compiler {
     words: Vec<OsString>,
 }
 
@@ -155,11 +162,21 @@ impl Compiler {
         }
     }
 
-    fn shown(&self) -> String {
+    /// The compiler with this path.
+    pub(super) fn at(program: PathBuf) -> Compiler {
+        Compiler { words: vec![program.into()] }
+    }
+
+    /// The program, without the words that come with it.
+    pub(super) fn program(&self) -> &OsStr {
+        &self.words[0]
+    }
+
+    pub(super) fn shown(&self) -> String {
         self.words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
     }
 
-    fn command(&self) -> Command {
+    pub(super) fn command(&self) -> Command {
         let mut command = Command::new(&self.words[0]);
         command.args(&self.words[1..]);
         command
@@ -190,12 +207,12 @@ impl Compiler {
         Ok(exit_code(status))
     }
 
-    fn cannot_run(&self, error: &io::Error) -> Failure {
+    pub(super) fn cannot_run(&self, error: &io::Error) -> Failure {
         Failure::usage(format!("cannot run `{}`: {error}", self.words[0].to_string_lossy())).with_help(HELP)
     }
 
     /// Asks what the compiler would do with these arguments.
-    fn link(&self, arguments: &[OsString]) -> Result<Planned, Failure> {
+    pub(super) fn link(&self, arguments: &[OsString]) -> Result<Planned, Failure> {
         let mut command = self.command();
         command.arg("-###").args(arguments).stdin(Stdio::null());
         let output = command.output().map_err(|error| self.cannot_run(&error))?;
@@ -208,7 +225,7 @@ impl Compiler {
 }
 
 /// What a compiler would do.
-enum Planned {
+pub(super) enum Planned {
     /// Link a program with a C library.
     Program(Link),
     /// Something else.

@@ -9,6 +9,7 @@ pub(crate) mod graft;
 pub(crate) mod inspect;
 pub(crate) mod man;
 pub(crate) mod profile;
+pub(crate) mod run;
 pub(crate) mod undo;
 pub(crate) mod verify;
 pub(crate) mod version;
@@ -28,6 +29,7 @@ pub(crate) fn run(arguments: Arguments, output: &Output) -> Result<ExitCode, Fai
         Command::Verify(command) => command.run(output),
         Command::Emit(command) => command.run(output),
         Command::Cc(command) => command.run(output),
+        Command::Run(command) => command.run(output),
         Command::Donors(command) => command.run(output),
         Command::Bench(command) => command.run(output),
         Command::Profile(command) => command.run(output),

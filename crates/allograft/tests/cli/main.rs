@@ -46,6 +46,7 @@ mod programs_for_musl;
 mod pull_requests;
 mod refusals;
 mod roots;
+mod run;
 mod sbom;
 mod stopped;
 mod strings;

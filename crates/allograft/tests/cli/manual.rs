@@ -2,7 +2,7 @@
 
 use crate::lab::Lab;
 
-const COMMANDS: [&str; 8] = ["graft", "undo", "inspect", "verify", "emit", "donors", "completions", "man"];
+const COMMANDS: [&str; 9] = ["graft", "undo", "inspect", "verify", "emit", "run", "donors", "completions", "man"];
 
 #[test]
 fn help_names_every_command_and_has_examples() {

@@ -25,12 +25,12 @@ const ANOTHER_CACHE: &str =
 ///
 /// # Errors
 /// When the archive cannot be grafted, or the cache folder cannot be written to.
-pub(super) fn folder(
+pub(in crate::command) fn folder(
     libc: &Path,
     candidates: &[Candidate],
     strings: Option<bool>,
     output: &Output,
-) -> Result<PathBuf, Failure> {
+) -> Result<PathBuf, Unmade> {
     let bytes = fs::read(libc).map_err(Failure::io("read", libc))?;
     let chosen: Vec<_> = candidates.iter().map(|one| (one.donor.name, one.donor.version, &one.settings)).collect();
     let key = format!("{} {chosen:?} {strings:?} {} {}", hosts::sha256(&bytes), hosts::VERSION, build());
@@ -60,10 +60,10 @@ pub(super) fn folder(
     let grafts = hosts::graft(libc, &request).map_err(|error| {
         // Nothing is in it.
         let _ = fs::remove_dir(&folder);
-        failure(error, libc, &folder)
+        unmade(error, libc, &folder)
     })?;
     let [host] = grafts.hosts.as_slice() else {
-        return Err(Failure::refused(format!("`{}` was not grafted", libc.display())).with_help(HELP));
+        return Err(Failure::refused(format!("`{}` was not grafted", libc.display())).with_help(HELP).into());
     };
     file::write(&checksum_of(&file), host.graft_sha256.as_bytes())
         .map_err(|error| Failure::io("write", &checksum_of(&file))(error).with_help(ANOTHER_CACHE))?;
@@ -92,17 +92,38 @@ fn is_whole(file: &Path) -> bool {
 
 /// What to do about a `libc.a` that is none of musl's is to name another compiler; an error of the system is one of the
 /// cache folder, as the archive has been read already.
-fn failure(error: Error, libc: &Path, folder: &Path) -> Failure {
-    let names_compiler = matches!(
+fn unmade(error: Error, libc: &Path, folder: &Path) -> Unmade {
+    let is_not_musl = matches!(
         &error,
         Error::Refused { refusal, .. } if matches!(**refusal, Refusal::Glibc { .. } | Refusal::NotMusl { .. })
     );
     let of_cache = matches!(&error, Error::Io { path, .. } if path != libc && path.starts_with(folder));
     let failure = Failure::from(error);
-    match (names_compiler, of_cache) {
+    let failure = match (is_not_musl, of_cache) {
         (true, _) => failure.with_help(HELP),
         (_, true) => failure.with_help(ANOTHER_CACHE),
         _ => failure,
+    };
+    Unmade { failure, is_not_musl }
+}
+
+/// Why there is no copy.
+#[derive(Debug)]
+pub(in crate::command) struct Unmade {
+    failure: Failure,
+    /// Whether the archive is none of musl's.
+    pub(in crate::command) is_not_musl: bool,
+}
+
+impl From<Failure> for Unmade {
+    fn from(failure: Failure) -> Unmade {
+        Unmade { failure, is_not_musl: false }
+    }
+}
+
+impl From<Unmade> for Failure {
+    fn from(unmade: Unmade) -> Failure {
+        unmade.failure
     }
 }
 
@@ -113,7 +134,7 @@ fn build() -> String {
 }
 
 /// Returns the user's cache folder (XDG Base Directory Specification: relative paths are ignored).
-fn cache() -> Result<PathBuf, Failure> {
+pub(in crate::command) fn cache() -> Result<PathBuf, Failure> {
     let absolute = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache"))).ok_or_else(|| {
         Failure::usage("there is no cache folder: neither XDG_CACHE_HOME nor HOME is an absolute path")

@@ -9,11 +9,13 @@ use crate::failure::Failure;
 
 /// The linker's command line, as far as it matters here.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Link {
+pub(in crate::command) struct Link {
     /// The folders of libraries, in the order in which they are searched.
     folders: Vec<PathBuf>,
     /// The program that is written.
-    pub(super) out: PathBuf,
+    pub(in crate::command) out: PathBuf,
+    /// Whether the linker was told to make a static program.
+    pub(in crate::command) is_static: bool,
 }
 
 impl Link {
@@ -26,11 +28,16 @@ impl Link {
         commands.rfind(|words: &Vec<OsString>| words.iter().any(|word| word == "-lc")).and_then(|words| of(&words))
     }
 
+    /// Reads a linker's own arguments. `None` if it does not link a program with a C library that it searches for.
+    pub(in crate::command) fn of_linker(words: &[OsString]) -> Option<Link> {
+        words.iter().any(|word| word == "-lc").then(|| of(words)).flatten()
+    }
+
     /// Returns the `libc.a` that is linked: the first, as all links are static.
     ///
     /// # Errors
     /// Exit code 2 if there is none. `compiler` is the compiler's name.
-    pub(super) fn libc(&self, compiler: &str) -> Result<PathBuf, Failure> {
+    pub(in crate::command) fn libc(&self, compiler: &str) -> Result<PathBuf, Failure> {
         let libc = self.folders.iter().map(|folder| folder.join("libc.a")).find(|libc| libc.is_file());
         libc.ok_or_else(|| {
             Failure::usage(format!("`{compiler}` has no libc.a to link a static program with")).with_help(HELP)
@@ -48,6 +55,8 @@ fn of(words: &[OsString]) -> Option<Link> {
             // No program: another linker's option may say so too (`-Wl,-r`).
             "-shared" | "-r" | "--relocatable" => return None,
             "-o" => link.out = words.next()?.into(),
+            // `-Bstatic` says the same, and compilers say it of single libraries.
+            "-static" | "--static" => link.is_static = true,
             "-L" => folders.push(words.next()?.clone()),
             _ => {
                 if let Some(folder) = text.strip_prefix("-L") {
@@ -94,9 +103,11 @@ Target: x86_64-alpine-linux-musl
 
     #[test]
     fn the_linker_s_line_of_gcc_and_of_clang() {
-        let gcc = Link { folders: vec!["/the/user/s".into(), "/usr/lib/gcc/12/.".into()], out: "a b".into() };
+        let folders = vec!["/the/user/s".into(), "/usr/lib/gcc/12/.".into()];
+        let gcc = Link { folders, out: "a b".into(), is_static: true };
         assert_eq!(Link::read(GCC.as_bytes()), Some(gcc));
-        let clang = Link { folders: vec!["/my root/lib".into(), "/my root/usr/lib".into()], out: "a.out".into() };
+        let folders = vec!["/my root/lib".into(), "/my root/usr/lib".into()];
+        let clang = Link { folders, out: "a.out".into(), is_static: true };
         assert_eq!(Link::read(CLANG.as_bytes()), Some(clang));
     }
 
@@ -108,5 +119,7 @@ Target: x86_64-alpine-linux-musl
             assert_eq!(Link::read(none.as_bytes()), None, "{none}");
         }
         assert_eq!(Link::read(CLANG.replace("-static", "-shared").as_bytes()), None);
+        let dynamic = Link::read(GCC.replace("-plugin-opt=-pass-through=-lc\" -static", "\"").as_bytes());
+        assert!(!dynamic.unwrap().is_static);
     }
 }

@@ -104,7 +104,7 @@ pub(super) fn first_foreign(arguments: &[OsString]) -> Option<usize> {
 
 /// Returns the words with those of response files (`@FILE`) in their place, as gcc and clang read them. A file that
 /// cannot be read stays a word.
-pub(super) fn expanded(words: &[OsString]) -> Vec<OsString> {
+pub(in crate::command) fn expanded(words: &[OsString]) -> Vec<OsString> {
     let mut waiting: Vec<OsString> = words.iter().rev().cloned().collect();
     let (mut done, mut files) = (Vec::new(), 0);
     while let Some(word) = waiting.pop() {
@@ -154,7 +154,7 @@ fn options(words: &[OsString]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Whether the compiler may link a program: it has something to link, and no word says otherwise.
-pub(super) fn may_link(words: &[OsString]) -> bool {
+pub(in crate::command) fn may_link(words: &[OsString]) -> bool {
     let is_input = |word: &[u8]| !word.starts_with(b"-") || word == b"-" || word.starts_with(b"-l");
     let asks = |word: &[u8]| QUESTIONS.iter().any(|start| word.starts_with(start.as_bytes()));
     let forbids = |word: &[u8]| NO_LINK.iter().any(|known| known.as_bytes() == word) || asks(word);
@@ -168,7 +168,7 @@ pub(super) fn static_link(words: &[OsString]) -> Option<&'static str> {
 }
 
 /// Returns the flag that turns a sanitizer with a malloc of its own on, if none turns it off again.
-pub(super) fn sanitizer(words: &[OsString]) -> Option<String> {
+pub(in crate::command) fn sanitizer(words: &[OsString]) -> Option<String> {
     let mut on: Vec<(&str, &str)> = Vec::new();
     for word in options(words).filter_map(|word| std::str::from_utf8(word).ok()) {
         if let Some(names) = word.strip_prefix("-fsanitize=") {
