@@ -42,6 +42,39 @@ mod tests {
         }
     }
 
+    /// Whether the line puts a value between two apostrophes. The names are those of places in commands of `bench`.
+    fn quotes_by_hand(line: &str) -> bool {
+        const PLACES: [&str; 5] = ["libdir", "object", "out", "threads", "port"];
+        let is_name = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        line.split("'{")
+            .skip(1)
+            .any(|rest| rest.split_once("}'").is_some_and(|(name, _)| is_name(name) && !PLACES.contains(&name)))
+    }
+
+    /// A checkout may be in a folder with an apostrophe in its name. `fixtures::shell::word` quotes any path.
+    #[test]
+    fn tests_and_tools_quote_no_word_for_a_shell_by_hand() {
+        // Meson's files have strings of their own.
+        const OTHERS: [&str; 1] = ["crates/allograft/tests/projects/meson.rs"];
+        assert!(quotes_by_hand("exec '{}' \"$@\"") && quotes_by_hand("echo >>'{log}'"));
+        assert!(!quotes_by_hand("test -n '{out}'") && !quotes_by_hand("'{ \"a\": 1 }'") && !quotes_by_hand("{}"));
+        let mut found = Vec::new();
+        sources(&root(), &mut found);
+        let mut by_hand = Vec::new();
+        for path in found {
+            let shown = shown(&path);
+            // The program's own sources quote for more than shells.
+            let of_product = shown.starts_with("crates/") && shown.split('/').nth(2) == Some("src");
+            if of_product || OTHERS.contains(&shown.as_str()) || shown == file!() {
+                continue;
+            }
+            let text = fs::read_to_string(&path).unwrap();
+            let lines = text.lines().enumerate().filter(|(_, line)| quotes_by_hand(line));
+            by_hand.extend(lines.map(|(index, _)| format!("{shown}:{}", index + 1)));
+        }
+        assert!(by_hand.is_empty(), "use `fixtures::shell::word`: {by_hand:?}");
+    }
+
     /// rustfmt wraps code but leaves comments alone. Rows of a table cannot be wrapped.
     #[test]
     fn comments_keep_to_the_width_of_a_line() {

@@ -76,10 +76,7 @@ fn unpack_wheel(folder: &Path, requirements: &Path) -> Result<()> {
 pub fn install_lld(zig: &Zig) -> Result<()> {
     let tools = fixtures::tools();
     let program = zig.program().as_os_str().as_bytes();
-    // Inside single quotes, the shell changes nothing; only single quotes themselves need care.
-    let quoted: Vec<u8> =
-        program.iter().flat_map(|byte| if *byte == b'\'' { b"'\\''".to_vec() } else { vec![*byte] }).collect();
-    let script = [b"#!/bin/sh\nexec '", quoted.as_slice(), b"' ld.lld \"$@\"\n"].concat();
+    let script = [b"#!/bin/sh\nexec ", fixtures::shell::quoted(program).as_slice(), b" ld.lld \"$@\"\n"].concat();
     let folder = tools.join("bin");
     if fs::read(folder.join("ld.lld")).is_ok_and(|present| present == script) {
         return Ok(());

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
+use fixtures::shell::word;
 use serde_json::Value;
 use tools::packages::{self, Package};
 use tools::{command, folder, workspace};
@@ -107,10 +108,10 @@ impl Sources {
         let connections = "--serve {port} 16";
         let redis_load = |count: u32| {
             let tests = "-t set,get,incr,lpush,lpop,sadd,hset,zadd,lrange_100,mset";
-            let command = shown(redis_load);
-            format!("'{command}' -p {{port}} -c 32 -P 8 -n {count} -r 50000 -d 120 {tests} --csv | {REDIS_RATE}")
+            let command = word(redis_load);
+            format!("{command} -p {{port}} -c 32 -P 8 -n {count} -r 50000 -d 120 {tests} --csv | {REDIS_RATE}")
         };
-        let load = |seconds: u32| format!("'{}' --load {{port}} 16 {seconds}", shown(load));
+        let load = |seconds: u32| format!("{} --load {{port}} 16 {seconds}", word(load));
         Ok(vec![
             Program {
                 name: "sqlite",

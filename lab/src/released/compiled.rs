@@ -7,6 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 use fixtures::Arch;
+use fixtures::shell::word;
 use tools::{command, workspace};
 use zigcc::{Zig, ZigTarget};
 
@@ -79,7 +80,7 @@ fn wrapper(zig: &Zig, language: &str) -> String {
     let triple = Arch::X86_64.triple();
     format!(
         "#!/bin/sh\nfor word; do\n\tshift\n\tcase $word in --target=*) ;; *) set -- \"$@\" \"$word\" ;; esac\ndone\n\
-         exec '{}' {language} -target {triple} \"$@\"\n",
-        zig.program().display()
+         exec {} {language} -target {triple} \"$@\"\n",
+        word(zig.program())
     )
 }

@@ -5,6 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use fixtures::shell::word;
+
 use crate::page;
 use crate::tree::{ALPINE, BUILDAH, RUST, Tree};
 use crate::{PROGRAM, Work};
@@ -66,7 +68,7 @@ impl Images {
         let copied = Command::new("cp").arg("-r").arg(integrations).arg(work.0.path()).status();
         assert!(copied.expect("`cp` starts").success());
         let base = base.root().unwrap_or_else(|error| panic!("{error:#}"));
-        let mount = format!("#!/bin/sh -e\nmkdir \"$1/base\"\nmount --rbind '{}' \"$1/base\"\n", base.display());
+        let mount = format!("#!/bin/sh -e\nmkdir \"$1/base\"\nmount --rbind {} \"$1/base\"\n", word(&base));
         let before = work.script("before", &mount);
         Some(Images(work, before))
     }

@@ -22,6 +22,7 @@ use std::sync::OnceLock;
 use data_encoding::HEXLOWER;
 use fixtures::Arch;
 use fixtures::program::Build;
+use fixtures::shell::word;
 use flate2::bufread::GzDecoder;
 use page::INSTALL;
 use release::{Inputs, Payload};
@@ -216,8 +217,8 @@ fn apk_installs_the_package() {
             // apk runs outside, as that root has none.
             let options = "--root \"$root\" --initdb --arch x86_64 --no-network --no-cache";
             let script = format!(
-                "#!/bin/sh -e\nroot=$PWD/$1\ncd \"$2\"\napk() {{ '{}' {options} \"$@\"; }}\n{}",
-                Path::new(&apk).display(),
+                "#!/bin/sh -e\nroot=$PWD/$1\ncd \"$2\"\napk() {{ {} {options} \"$@\"; }}\n{}",
+                word(&apk),
                 page::commands(INSTALL, "Alpine")
             );
             work.script("install", &script)

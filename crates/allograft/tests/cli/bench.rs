@@ -5,6 +5,7 @@ use std::io::{self, BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use fixtures::shell::word;
 use fixtures::{Arch, Ran};
 use serde_json::Value;
 
@@ -59,16 +60,16 @@ impl Bench {
     fn build(&self, libdir: &str) -> String {
         let include = fixtures::debian_musl(Arch::X86_64).include;
         format!(
-            "cc -O2 -fno-stack-protector -U_FORTIFY_SOURCE -fno-pie -nostdinc -isystem '{}' -static -no-pie -nostdlib \
+            "cc -O2 -fno-stack-protector -U_FORTIFY_SOURCE -fno-pie -nostdinc -isystem {} -static -no-pie -nostdlib \
              {libdir}/crt1.o {libdir}/crti.o main.c {{object}} -Wl,--start-group {libdir}/libc.a -lgcc -Wl,--end-group \
              {libdir}/crtn.o -o {{out}}",
-            include.display()
+            word(include)
         )
     }
 
-    /// Returns the stock libc's folder as a word for the shell: the path of the checkout may contain a blank.
+    /// Returns the stock libc's folder as a word for the shell.
     fn libdir(&self) -> String {
-        format!("'{}'", self.libc.parent().unwrap().display())
+        word(self.libc.parent().unwrap())
     }
 
     /// Makes a bench whose program is already linked with stock musl, as `finished`.
@@ -394,10 +395,9 @@ fn a_server_is_measured_by_its_load() {
     let bench = Bench::new();
     // A script stands in for the server. The load prints fixed figures.
     let build = bench.build("{libdir}").replace("{object}", "") + " && test -n '{out}'";
-    let server = "{out} && exec python3 -m http.server --bind 127.0.0.1 {port}";
-    let server = format!("sh -c '{server}'");
+    let server = "sh -c '{out} && exec python3 -m http.server --bind 127.0.0.1 {port}'";
     let load = "echo '{ \"requests_per_second\": 100.0, \"p99_ms\": 2.5 }'";
-    let more = ["--donors", "mimalloc", "--rounds", "1", "--server", &server, "--load", load, "--json"];
+    let more = ["--donors", "mimalloc", "--rounds", "1", "--server", server, "--load", load, "--json"];
     let document = bench.run_built(&build, &more).exits(0).json();
     let run = &arm(&document, "mimalloc")["runs"][0];
     assert_eq!((&run["service"]["requests_per_second"], &run["service"]["p99_ms"]), (&100.0.into(), &2.5.into()));

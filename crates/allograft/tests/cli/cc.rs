@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::thread;
 
+use fixtures::shell::word;
 use fixtures::{Arch, Ran};
 
 use crate::emit::PROGRAM;
@@ -228,8 +229,8 @@ fn refusals() {
         &["-fsanitize=undefined,address", "program.c"],
         &["-fsanitize=undefined,address", "a malloc of its own"],
     );
-    let zig = fixtures::zig().program().display().to_string();
-    refused(3, &["--cc", &format!("'{zig}' cc -target x86_64-linux-musl"), "program.c"], &["is zig", "emit"]);
+    let zig = word(fixtures::zig().program());
+    refused(3, &["--cc", &format!("{zig} cc -target x86_64-linux-musl"), "program.c"], &["is zig", "emit"]);
     refused(2, &["--cc", "no-such-cc", "program.c"], &["cannot run `no-such-cc`", "--cc"]);
     refused(2, &["--cc", "no-such-cc", "-c", "program.c"], &["cannot run `no-such-cc`", "--cc"]);
     refused(2, &["--cc", " ", "program.c"], &["has no name"]);
@@ -316,13 +317,13 @@ fn clang_as_the_compiler() {
     let libgcc = PathBuf::from(String::from_utf8(libgcc.stdout).unwrap().trim_end());
     // It says that it is zig's, which only matters where zig links.
     let script = format!(
-        "#!/bin/sh\n[ \"$*\" != --version ] || exec echo clang\nexec '{}' clang --target=x86_64-linux-musl \
-         --sysroot='{}' --gcc-install-dir='{}' -nostdinc -isystem '{}' -isystem '{}' \"$@\"\n",
-        zig.display(),
-        place.lab.path("root").display(),
-        libgcc.parent().unwrap().display(),
-        zig.with_file_name("lib/include").display(),
-        musl.include.display(),
+        "#!/bin/sh\n[ \"$*\" != --version ] || exec echo clang\nexec {} clang --target=x86_64-linux-musl \
+         --sysroot={} --gcc-install-dir={} -nostdinc -isystem {} -isystem {} \"$@\"\n",
+        word(&zig),
+        word(place.lab.path("root")),
+        word(libgcc.parent().unwrap()),
+        word(zig.with_file_name("lib/include")),
+        word(&musl.include),
     );
     place.lab.put("clang", script.as_bytes());
     for (flags, link) in [(&["-O1"][..], "static"), (&["-O1", "-fPIE", "-static-pie"], "static-pie")] {

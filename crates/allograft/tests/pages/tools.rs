@@ -7,6 +7,7 @@ use std::process::Command;
 
 use fixtures::Arch;
 use fixtures::projects::XZ;
+use fixtures::shell::word;
 use fixtures::wheels::{CMAKE, MESON, NINJA, Wheel};
 
 use crate::workspace;
@@ -138,11 +139,11 @@ fn zig(bin: &Path) -> Result<(), String> {
     let zig = fixtures::zig();
     let mut script = String::from("#!/bin/sh\n");
     for (name, value) in zig.command().get_envs() {
-        let value = value.unwrap_or_default().to_string_lossy();
+        let (name, value) = (name.to_string_lossy(), word(value.unwrap_or_default()));
         // A page may name a cache of its own.
-        script.push_str(&format!(": \"${{{0}:={value}}}\"\nexport {0}\n", name.to_string_lossy()));
+        script.push_str(&format!("[ -n \"${name}\" ] || {name}={value}\nexport {name}\n"));
     }
-    script.push_str(&format!("exec '{}' \"$@\"\n", zig.program().display()));
+    script.push_str(&format!("exec {} \"$@\"\n", word(zig.program())));
     executable(&bin.join("zig"), &script)
 }
 

@@ -4,6 +4,8 @@
 use std::path::PathBuf;
 use std::process::Command;
 
+use fixtures::shell::word;
+
 use crate::place::{PROGRAM, Place, succeeds};
 
 /// The program for all releases. It uses nothing of zig's own library, which changes with each release.
@@ -56,9 +58,9 @@ fn links(program: PathBuf, module: bool) {
     };
 
     place.write("main.zig", MAIN);
-    let folder = program.parent().expect("a folder").display().to_string();
+    let folder = word(program.parent().expect("a folder"));
     let mut line = Command::new("sh");
-    line.args(["-ec", &format!("PATH='{folder}':$PATH\n{}", snippets["zig"])]);
+    line.args(["-ec", &format!("PATH={folder}:$PATH\n{}", snippets["zig"])]);
     with_caches(&mut line);
     succeeds(&mut line);
     assert_eq!(succeeds(&mut Command::new(place.path("main"))), "ok\n");

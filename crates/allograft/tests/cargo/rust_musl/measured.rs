@@ -3,6 +3,7 @@
 use std::fs;
 use std::process::Command;
 
+use fixtures::shell::word;
 use serde_json::Value;
 
 use crate::project::{Project, TARGET};
@@ -19,12 +20,12 @@ fn a_project_is_compiled_once_and_measured_with_every_donor() {
     // The log counts how often rustc makes the program, and how often the linker links.
     let log = project.path("log");
     let wrapper = format!(
-        "case \"$*\" in *'--crate-name app '*'--crate-type bin'*) echo rustc >>'{0}';; esac\nexec \"$@\"",
-        log.display()
+        "case \"$*\" in *'--crate-name app '*'--crate-type bin'*) echo rustc >>{};; esac\nexec \"$@\"",
+        word(&log)
     );
     let wrapper = project.script("wrapper", &wrapper);
     // With `--version`, the linker links nothing.
-    let linker = format!("[ \"$1\" = --version ] || echo link >>'{}'\nexec cc \"$@\"", log.display());
+    let linker = format!("[ \"$1\" = --version ] || echo link >>{}\nexec cc \"$@\"", word(&log));
     let linker = project.script("cc", &linker);
     project.set("RUSTC_WORKSPACE_WRAPPER", wrapper.to_str().unwrap());
     project.set("CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_LINKER", linker.to_str().unwrap());

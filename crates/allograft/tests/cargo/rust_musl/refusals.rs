@@ -4,6 +4,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
+use fixtures::shell::word;
+
 use crate::project::{Project, TARGET};
 
 #[test]
@@ -11,7 +13,7 @@ use crate::project::{Project, TARGET};
 fn linkers_and_flags_that_leave_the_graft_out() {
     let mut project = Project::app();
     let variable = "CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_LINKER";
-    let zig = format!("exec '{}' cc -target x86_64-linux-musl \"$@\"", fixtures::zig().program().display());
+    let zig = format!("exec {} cc -target x86_64-linux-musl \"$@\"", word(fixtures::zig().program()));
     project.set(variable, project.script("cross-cc", &zig).display().to_string());
     project.cargo("allograft build").exits(3).says(&["is zig", "ignored", "help: "]);
     project.set(variable, "cc");
@@ -82,7 +84,7 @@ fn a_target_that_is_not_installed_is_said_with_the_cure() {
     let folder = tempfile::tempdir().unwrap();
     let rustc = folder.path().join("rustc");
     let libdir = folder.path().join("lib/rustlib/x86_64-unknown-linux-musl/lib");
-    std::fs::write(&rustc, format!("#!/bin/sh\necho '{}'\n", libdir.display())).unwrap();
+    std::fs::write(&rustc, format!("#!/bin/sh\necho {}\n", word(&libdir))).unwrap();
     std::fs::set_permissions(&rustc, std::fs::Permissions::from_mode(0o755)).unwrap();
     let run = |target: &str, rustc: &Path| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_allograft"));

@@ -4,6 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use fixtures::Arch;
+use fixtures::shell::word;
 
 use crate::project::{Project, TARGET, toolchain};
 
@@ -36,7 +37,7 @@ fn a_toolchain_is_grafted_by_the_name_of_its_target() {
     fs::create_dir_all(libc.parent().unwrap()).unwrap();
     fs::copy(&own, &libc).unwrap();
     let real = toolchain().join("bin/rustc");
-    let rustc = project.script("rustc", &format!("exec '{}' --sysroot '{}' \"$@\"", real.display(), copy.display()));
+    let rustc = project.script("rustc", &format!("exec {} --sysroot {} \"$@\"", word(&real), word(&copy)));
     let allograft = |words: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_allograft"));
         command.args(words.split_whitespace()).env("RUSTC", &rustc);
