@@ -72,8 +72,17 @@ impl Function {
                 at = instruction.next;
             }
         }
+        function.forget_own_tails(code);
         function.refers = code.machine.refers(code, &function);
         Some(function)
+    }
+
+    /// Forgets jumps to places of its own that control also reaches from the instruction in front of them. Only bytes
+    /// that read as a call of such a place made it look like another function's start.
+    fn forget_own_tails(&mut self, code: &Code<'_>) {
+        let mut tails = std::mem::take(&mut self.tails);
+        tails.retain(|(_, to)| code.is_named(*to) || !self.falls_into(code, *to));
+        self.tails = tails;
     }
 
     /// Whether the target is another function's start, or too far away to be a part of this one.
@@ -90,14 +99,23 @@ impl Function {
     }
 
     /// Whether control reaches a place of this function from the instruction in front of it, or by a conditional
-    /// branch. Then no function begins there. A call does not count: it may not return, and padding may follow it.
+    /// branch. Then no function begins there.
     fn flows_into(&self, code: &Code<'_>, place: u64) -> bool {
-        let flows = |instruction: &Instruction| match instruction.flow {
-            Flow::Next => instruction.next == place && !code.machine.is_padding(code.image, instruction),
-            Flow::Conditional(target) => instruction.next == place || target == place,
+        let leads =
+            |instruction: &Instruction| matches!(instruction.flow, Flow::Conditional(target) if target == place);
+        self.falls_into(code, place) || place != self.start && self.instructions.values().any(leads)
+    }
+
+    /// Whether control reaches a place of this function from the instruction in front of it. A call does not count: it
+    /// may not return, and padding may follow it.
+    fn falls_into(&self, code: &Code<'_>, place: u64) -> bool {
+        let falls = |instruction: &Instruction| match instruction.flow {
+            Flow::Next => !code.machine.is_padding(code.image, instruction),
+            Flow::Conditional(_) => true,
             _ => false,
         };
-        place != self.start && self.instructions.values().any(flows)
+        let mut before = self.instructions.values().filter(|instruction| instruction.next == place);
+        place != self.start && before.any(falls)
     }
 
     /// Whether a place is a part of this function only, even if bytes outside read as a branch to it.

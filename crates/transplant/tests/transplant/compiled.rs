@@ -1,11 +1,14 @@
 //! The same functions as other compilers write them: found by `cargo xtask proof`, made here out of Debian's.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
 use format::Role;
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Mnemonic};
+use object::{Object, ObjectSymbol};
 use surgery::archive::Archive;
 use transplant::{Graft, Plan};
 
@@ -167,6 +170,47 @@ fn bytes_that_read_as_a_call() {
     }
     // Refused are calls into bytes that a graft replaces, and to places in a function that it jumps to itself.
     assert!(grafted > all / 2, "{grafted} of {all}");
+}
+
+/// Returns the places of a function that it jumps to, and that it also reaches from the instruction in front of them.
+fn joints(program: &[u8], function: u64) -> BTreeSet<u64> {
+    let size = object::File::parse(program).unwrap().symbols().find(|it| it.address() == function).unwrap().size();
+    let code = &program[usize::try_from(function - 0x40_0000).unwrap()..][..usize::try_from(size).unwrap()];
+    let own: Vec<_> = Decoder::with_ip(64, code, function, DecoderOptions::NONE).into_iter().collect();
+    let places = own.iter().filter(|it| it.flow_control() == FlowControl::UnconditionalBranch);
+    let places = places.map(iced_x86::Instruction::near_branch_target);
+    let goes_on = [FlowControl::Next, FlowControl::ConditionalBranch];
+    let goes_on = |it: &iced_x86::Instruction| {
+        goes_on.contains(&it.flow_control()) && ![Mnemonic::Hlt, Mnemonic::Nop].contains(&it.mnemonic())
+    };
+    places.filter(|place| own.iter().any(|before| before.next_ip() == *place && goes_on(before))).collect()
+}
+
+/// Bytes that read as a call to a place that a function jumps to, and falls into: no function begins there. lamdera, a
+/// program of GHC's, has such bytes for a `hlt` of `__malloc_allzerop`.
+#[test]
+fn bytes_that_read_as_a_call_to_where_a_function_jumps() {
+    const PADDING: &[u8] = b"\x66\x2e\x0f\x1f\x84\0\0\0\0\0";
+    let folder = tempfile::tempdir().unwrap();
+    let stock = fs::read(linked(folder.path(), "family", false)).unwrap();
+    let before = graft(&stock, &BLOB, true).unwrap().unwrap().plan;
+    let site = stock.windows(PADDING.len()).position(|bytes| bytes == PADDING).unwrap() + 5;
+    let mut tried = Vec::new();
+    for entry in &before.entries {
+        for place in joints(&stock, entry.address) {
+            let mut program = stock.clone();
+            program[site] = 0xe8;
+            let distance = (place - 0x40_0000).wrapping_sub(site as u64 + 5) as u32;
+            program[site + 1..site + 5].copy_from_slice(&distance.to_le_bytes());
+            let after = graft(&program, &BLOB, true).unwrap();
+            let after = after.unwrap_or_else(|refusal| panic!("{place:#x} in {}: {refusal}", entry.role));
+            // This program does not fork, so nothing leads to the hook.
+            let lost: Vec<_> = before.entries.iter().filter(|entry| !after.plan.entries.contains(entry)).collect();
+            assert!(lost.iter().all(|entry| entry.role == Role::ForkHook), "{place:#x}: {lost:?}");
+            tried.push(entry.role);
+        }
+    }
+    assert!(tried.contains(&Role::IsZero) && tried.contains(&Role::UsableSize), "{tried:?}");
 }
 
 /// Bytes that read as a call to the place behind a call in pthread_exit. What is called there returns at once, so no
