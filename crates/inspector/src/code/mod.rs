@@ -3,6 +3,7 @@
 //! docs/inspect.md says what the code looks for and why that is proof.
 
 mod aarch64;
+pub(crate) mod oldmalloc;
 mod x86;
 
 use std::collections::{HashMap, HashSet};

@@ -5,12 +5,15 @@ use memchr::{memchr_iter, memchr2_iter};
 
 use super::{Decoded, Store};
 
-pub(super) fn step(bits: u32, address: u64, bytes: &[u8]) -> Option<Decoded> {
+/// Decodes the instruction at the start of `bytes`; `None` if there is none.
+pub(super) fn decoded(bits: u32, address: u64, bytes: &[u8]) -> Option<Instruction> {
     let mut decoder = Decoder::with_ip(bits, bytes.get(..15).unwrap_or(bytes), address, DecoderOptions::NONE);
     let instruction = decoder.decode();
-    if instruction.is_invalid() {
-        return None;
-    }
+    (!instruction.is_invalid()).then_some(instruction)
+}
+
+pub(super) fn step(bits: u32, address: u64, bytes: &[u8]) -> Option<Decoded> {
+    let instruction = decoded(bits, address, bytes)?;
     let falls_through = matches!(
         instruction.flow_control(),
         FlowControl::Next | FlowControl::ConditionalBranch | FlowControl::Call | FlowControl::IndirectCall

@@ -3,7 +3,7 @@
 use known::Row;
 
 use crate::bytes::printable;
-use crate::code::Code;
+use crate::code::{Code, oldmalloc};
 use crate::elf::STB_GLOBAL;
 use crate::entry_points::EntryPoints;
 use crate::evidence::families;
@@ -270,6 +270,9 @@ impl Image<'_, '_> {
         if let Some(detail) = self.constants.details(name::GLIBC).filter(|_| self.is_static()) {
             return Allocator::named(name::GLIBC, of(Source::Constants, detail));
         }
+        if let Some(lock) = self.lock_of_oldmalloc() {
+            return self.named(name::OLDMALLOC, of(Source::Code, lock));
+        }
         if self.is_pure_go() {
             let detail = "a Go program without C: Go's runtime, and no `malloc`";
             return self.named(name::GO, of(Source::Constants, detail));
@@ -280,6 +283,19 @@ impl Image<'_, '_> {
             return Allocator::named(name::NONE, of(Source::Symbols, detail));
         }
         self.unknown(Vec::new())
+    }
+
+    /// Returns the evidence in the code that oldmalloc is that of musl 1.2.0 or older, whose `malloc` is strong.
+    fn lock_of_oldmalloc(&self) -> Option<String> {
+        let row = known::ROWS.iter().find(|row| row.id == name::OLDMALLOC)?;
+        if !self.is_static() || !self.constants.has(row.id) {
+            return None;
+        }
+        let word = oldmalloc::count_of_threads(self.elf, &row.marks.first()?.bytes())?;
+        Some(format!(
+            "the code that reads oldmalloc's table of bins locks if the word at {word:#x} is not zero, as musl's does \
+             until 1.2.0: there it is in the file of a strong `malloc`"
+        ))
     }
 
     /// Returns the evidence in the code that the program calls musl's `free`.

@@ -40,6 +40,28 @@ fn stock_programs_are_known_with_and_without_symbols() {
     }
 }
 
+/// Since musl 1.2.1 a byte says whether to lock. oldmalloc's `malloc` is weak since 1.2.2, so that a program with the
+/// table may bring its own.
+#[test]
+fn oldmalloc_is_known_in_stripped_programs_where_its_malloc_is_strong() {
+    let libc = fixtures::debian_musl(Arch::X86_64).libc;
+    for (kind, name) in [("int", "oldmalloc"), ("signed char", "unknown")] {
+        let source = programs::OLDMALLOC.replace("KIND", kind).replace("COUNT", "count_of_threads");
+        for mode in [Mode::Static, Mode::StaticPie] {
+            let report = inspect(&programs::musl_program(Arch::X86_64, &source, &libc, mode, true)).unwrap();
+            assert_eq!((report.malloc.name.as_str(), report.libc), (name, Libc::Musl), "{kind}: {report:#?}");
+        }
+        for flags in ["-O1 -fno-pie -no-pie", "-O2 -fno-pie -no-pie", "-O2 -fPIE -static-pie", "-O3 -fPIE -static-pie"]
+        {
+            let flags: Vec<&str> =
+                flags.split(' ').chain(["-fno-builtin", "-nostartfiles", "-nodefaultlibs"]).collect();
+            let flags = [flags, vec!["-fno-stack-protector", "-static", "-s", "-Wl,-emain"]].concat();
+            let report = inspect(&programs::native(&source, &flags)).unwrap();
+            assert_eq!(report.malloc.name, name, "{kind} {flags:?}: {report:#?}");
+        }
+    }
+}
+
 #[test]
 fn grafted_programs_say_so_by_their_note() {
     // What libc leaves to compilers is built with the conformance programs.

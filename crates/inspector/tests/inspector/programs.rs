@@ -42,6 +42,51 @@ void *realloc(void *p, size_t n) { void *q = malloc(n); if (p) memmove(q, p, n);
 int main(void) { for (int i = 0; i < 40; i++) atexit(_exit == 0 ? 0 : (void (*)(void))getpid); freelocale(newlocale(LC_ALL_MASK, "C.UTF-8", 0)); return 0; }
 "#;
 
+/// Brings an allocator with the table and the locks of musl's before 1.2.1, which are taken if `COUNT`, of type `KIND`,
+/// is not zero.
+pub(crate) const OLDMALLOC: &str = r#"
+#include <stddef.h>
+static const unsigned char table[60] = {
+	32,33,34,35,36,36,37,37,38,38,39,39, 40,40,40,40,41,41,41,41,42,42,42,42,43,43,43,43,
+	44,44,44,44,44,44,44,44,45,45,45,45,45,45,45,45, 46,46,46,46,46,46,46,46,47,47,47,47,47,47,47,47,
+};
+struct chunk { size_t size; struct chunk *next; };
+__attribute__((visibility("hidden"))) volatile KIND COUNT;
+static struct { volatile int lock[2]; struct chunk *head; } bins[64];
+static _Alignas(16) char arena[1 << 20];
+static size_t used;
+static inline void lock(volatile int *word) {
+	if (COUNT) while (__atomic_exchange_n(word, 1, __ATOMIC_SEQ_CST)) __asm__ volatile("pause");
+}
+static inline void unlock(volatile int *word) {
+	if (word[0]) { word[0] = 0; if (word[1]) __asm__ volatile("nop"); }
+}
+static inline int bin(size_t size) {
+	size = size / 32 - 1;
+	return size <= 32 ? size : size < 512 ? table[size / 8 - 4] : size > 0x1c00 ? 63 : table[size / 128 - 4] + 16;
+}
+void *malloc(size_t n) {
+	n = (n + 63) & -32;
+	int i = bin(n);
+	lock(bins[i].lock);
+	struct chunk *found = bins[i].head;
+	if (found && found->size >= n) bins[i].head = found->next;
+	else (found = (void *)(arena + used))->size = n, used += n;
+	unlock(bins[i].lock);
+	return (char *)found + 16;
+}
+void free(void *p) {
+	if (!p) return;
+	struct chunk *freed = (void *)((char *)p - 16);
+	int i = bin(freed->size);
+	lock(bins[i].lock);
+	freed->next = bins[i].head;
+	bins[i].head = freed;
+	unlock(bins[i].lock);
+}
+int main(int count, char **words) { free(malloc(100 * count)); return words == 0; }
+"#;
+
 /// Allocates and never frees.
 pub(crate) const NEVER_FREES: &str = "#include <stdlib.h>\nint main(void) { return malloc(10) == 0; }\n";
 
