@@ -26,13 +26,41 @@ pub(crate) fn errno_offset(code: &Code<'_>, family: &Family) -> Result<i64, Refu
 }
 
 /// Checks that a program that forks has the allocator's hook. Without it a child may wait forever for a lock that
-/// another thread held. A program into which fork is not linked does not have its system call (src/process/_Fork.c).
-pub(crate) fn check_fork(code: &Code<'_>, family: &Family) -> Result<(), Refusal> {
+/// another thread held. A program into which fork is not linked does not have its system call (src/process/_Fork.c), or
+/// has `_Fork` alone, which calls no hook.
+pub(crate) fn check_fork(code: &mut Code<'_>, family: &Family) -> Result<(), Refusal> {
     if family.core.contains_key(&Role::ForkHook) {
         return Ok(());
     }
-    let named = [b"fork".as_slice(), b"_Fork"].iter().any(|name| !code.named(name).is_empty());
-    if named || code.machine.forks(code) { Err(Refusal::ForkHook) } else { Ok(()) }
+    let calls = code.machine.forks(code);
+    let named = !code.named(b"fork").is_empty() || (calls.is_empty() && !code.named(b"_Fork").is_empty());
+    match named || !calls.is_empty() && !has_only_fork_without_hooks(code, family, &calls) {
+        true => Err(Refusal::ForkHook),
+        false => Ok(()),
+    }
+}
+
+/// Whether the system calls that fork are `_Fork`'s only, and `fork` is not linked.
+///
+/// Since musl 1.2.2, fork calls `_Fork` and `__malloc_atfork`, and the latter makes the allocator's lock anew. It is in
+/// the file of mallocng's malloc, so every program with that malloc and fork has it. Where nothing but the family
+/// refers to the lock, it is not there: the linker left it out, and fork with it. Before 1.2.2, fork made the system
+/// call itself, without a hook. It took no lock, and `_Fork` takes `__abort_lock` (src/process/fork.c, _Fork.c).
+fn has_only_fork_without_hooks(code: &mut Code<'_>, family: &Family, calls: &[u64]) -> bool {
+    if family.has_lock_elsewhere {
+        return false;
+    }
+    let called = |role| {
+        let function = family.core.get(&role).and_then(|start| family.functions.get(start));
+        function.map(|function| function.calls.iter().map(|(_, to)| *to).collect::<BTreeSet<u64>>()).unwrap_or_default()
+    };
+    // mallocng locks by the same functions, unless they are inlined.
+    let lock: BTreeSet<u64> = called(Role::Malloc).intersection(&called(Role::Free)).copied().collect();
+    calls.iter().all(|call| {
+        let Some(start) = code.enclosing(*call, &BTreeSet::new()) else { return false };
+        let Some(function) = code.function(start) else { return false };
+        function.covers(*call) && function.calls.iter().any(|(_, to)| lock.contains(to))
+    })
 }
 
 /// The call at the end of a thread that is to be redirected.

@@ -84,7 +84,7 @@ pub(crate) fn graft(executable: &Executable<'_>, blob: &Blob, as_if_stripped: bo
     let mut code = Code::of(machine, image, &relocations, !as_if_stripped);
     let family = family::find(&mut code)?;
     let errno_offset = libc::errno_offset(&code, &family)?;
-    libc::check_fork(&code, &family)?;
+    libc::check_fork(&mut code, &family)?;
     let end = libc::thread_end(&mut code)?;
     threads::check(&mut code, end)?;
     let main_call = libc::main(&code)?;

@@ -112,7 +112,9 @@ fn calls_are_counted_about() {
         let document: Value = serde_json::from_str(&fs::read_to_string(lab.path("out/profile.json")).unwrap()).unwrap();
         let told = document["rates"]["memory_calls"].as_f64().unwrap();
         println!("{name}: {told:.0} of {:.0}", rounds * calls);
-        assert!((rounds * calls / 3.0..rounds * calls * 3.0).contains(&told), "{rounds} rounds; {document:#}");
+        // Where others use the processors too, each stop of the program leaves it with cold caches.
+        let most = 3.0 / (1.0 - document["detail"]["processor_wait"].as_f64().unwrap());
+        assert!((rounds * calls / most..rounds * calls * most).contains(&told), "{rounds} rounds; {document:#}");
         assert!(document["rates"]["futex_calls"].as_f64().unwrap() < told / 100.0, "{document:#}");
     }
 }

@@ -48,8 +48,8 @@ pub(crate) trait Musl: fmt::Debug + Sync {
     /// The places where errno can be: `struct pthread` (src/internal/pthread_impl.h), from the thread pointer.
     fn errno_range(&self) -> Range<i64>;
 
-    /// Whether the code has the system call by which musl forks (src/process/_Fork.c).
-    fn forks(&self, code: &Code<'_>) -> bool;
+    /// The places of the system call by which musl forks (src/process/_Fork.c).
+    fn forks(&self, code: &Code<'_>) -> Vec<u64>;
 
     /// System calls that may be clone: code near before them loads its number.
     fn clones(&self, code: &Code<'_>) -> Vec<u64>;

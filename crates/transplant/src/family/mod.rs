@@ -47,6 +47,8 @@ pub(crate) struct Family {
     pub(crate) functions: BTreeMap<u64, Function>,
     /// The number of references to the state. All of them are the family's.
     pub(crate) references: usize,
+    /// Whether other code may refer to the allocator's lock, as the hook of fork does.
+    pub(crate) has_lock_elsewhere: bool,
 }
 
 /// Why mallocng was not found: symbols may show that there is no malloc at all. (musl's own names: `src/malloc/`.)
@@ -108,7 +110,13 @@ pub(crate) fn find(code: &mut Code<'_>) -> Result<Family, Refusal> {
     if let Some(donate) = state.donate {
         core.insert(Role::Donate, donate);
     }
-    let mut family = Family { core, wrappers: Vec::new(), functions: state.functions, references: state.references };
+    let mut family = Family {
+        core,
+        wrappers: Vec::new(),
+        functions: state.functions,
+        references: state.references,
+        has_lock_elsewhere: state.has_lock_elsewhere,
+    };
     add_wrappers(code, &mut family);
     own_public_names(code, &family)?;
     // musl's public `free` is a function that only jumps to `__libc_free` (src/malloc/free.c). It is linked if the

@@ -25,6 +25,8 @@ pub(super) struct State {
     pub(super) functions: BTreeMap<u64, Function>,
     pub(super) references: usize,
     pub(super) fork_hook: Option<u64>,
+    /// Whether other code may refer to the allocator's lock.
+    pub(super) has_lock_elsewhere: bool,
     pub(super) donate: Option<u64>,
 }
 
@@ -82,13 +84,13 @@ pub(super) fn confine(
             }
         }
     }
-    let fork_hook = fork_hook(code, core, &context, &functions)?;
+    let (fork_hook, has_lock_elsewhere) = fork_hook(code, core, &context, &functions)?;
     if let Some(start) = fork_hook
         && let Some(function) = code.function(start).cloned()
     {
         functions.insert(start, function);
     }
-    Ok(State { functions, references: references.len(), fork_hook, donate })
+    Ok(State { functions, references: references.len(), fork_hook, has_lock_elsewhere, donate })
 }
 
 /// Adds functions and those that they call, as deep as the family goes. Those with the fewest calls on the way come
@@ -214,13 +216,13 @@ fn is_in_jump_table(code: &mut Code<'_>, own: &Function) -> bool {
 
 /// Finds __malloc_atfork (musl 1.2.2 and later). It takes the allocator's lock before a fork, releases it in the
 /// parent, and resets it in the child by writing 0. It is recognised by that, and by the comparison of its one argument
-/// with 0.
+/// with 0. Also returns whether other code than the family's may refer to the lock: malloc and free both do.
 fn fork_hook(
     code: &mut Code<'_>,
     core: &BTreeMap<Role, u64>,
     context: &Range<u64>,
     functions: &BTreeMap<u64, Function>,
-) -> Result<Option<u64>, Refusal> {
+) -> Result<(Option<u64>, bool), Refusal> {
     let writable = |code: &Code<'_>, start: u64| -> BTreeSet<u64> {
         let Some(function) = functions.get(&start) else { return BTreeSet::new() };
         let outside = |address: &u64| !context.contains(address);
@@ -228,12 +230,14 @@ fn fork_hook(
     };
     let (malloc, free) = (writable(code, core[&Role::Malloc]), writable(code, core[&Role::Free]));
     let locks: BTreeSet<u64> = malloc.union(&free).copied().collect();
-    let mut found = BTreeSet::new();
+    let (mut found, mut has_lock_elsewhere) = (BTreeSet::new(), true);
     for lock in locks {
-        for reference in code.references(lock..lock + 4) {
-            if functions.values().any(|function| function.covers(reference.field)) {
-                continue;
-            }
+        let mut elsewhere = code.references(lock..lock + 4);
+        elsewhere.retain(|reference| !functions.values().any(|function| function.covers(reference.field)));
+        if elsewhere.is_empty() && malloc.contains(&lock) && free.contains(&lock) {
+            has_lock_elsewhere = false;
+        }
+        for reference in elsewhere {
             let Some(start) = code.enclosing(reference.field, &BTreeSet::new()) else { continue };
             if code.function(start).cloned().is_some_and(|function| is_hook(code, &function, lock)) {
                 found.insert(start);
@@ -242,9 +246,9 @@ fn fork_hook(
     }
     let named = code.named(b"__malloc_atfork");
     match (found.iter().copied().collect::<Vec<_>>().as_slice(), named.as_slice()) {
-        ([], []) => Ok(None),
-        ([one], []) => Ok(Some(*one)),
-        ([one], [name]) if one == name => Ok(Some(*one)),
+        ([], []) => Ok((None, has_lock_elsewhere)),
+        ([one], []) => Ok((Some(*one), true)),
+        ([one], [name]) if one == name => Ok((Some(*one), true)),
         ([], [name, ..]) => Err(Refusal::Symbol { name: "__malloc_atfork", address: *name, found: None }),
         (many, _) => Err(Refusal::Ambiguous { role: Role::ForkHook, found: many.to_vec() }),
     }

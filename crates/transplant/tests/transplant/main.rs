@@ -1,6 +1,7 @@
 //! Programs linked with stock musl, and what a graft makes of them and of what is left of them.
 
 mod compiled;
+mod forks;
 mod shuffled;
 mod strings;
 

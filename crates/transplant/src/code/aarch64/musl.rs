@@ -131,13 +131,13 @@ impl Musl for Aarch64 {
     /// musl forks by clone with SIGCHLD alone; threads and posix_spawn have more flags. Its vfork makes the same system
     /// call (src/process/vfork.c), and nothing else, while fork blocks signals around it. vfork needs no hook, as its
     /// child must not take locks.
-    fn forks(&self, code: &Code<'_>) -> bool {
-        words(code.image).filter(|word| operation(*word) == Operation::SystemCall).any(|word| {
-            let state = values::before(code, word.address, 16);
-            state.known(NUMBER) == Some(CLONE)
-                && state.known(0) == Some(SIGCHLD)
-                && !is_all_there_is(code, word.address)
-        })
+    fn forks(&self, code: &Code<'_>) -> Vec<u64> {
+        let calls = words(code.image).filter(|word| operation(*word) == Operation::SystemCall);
+        let forks = |address: &u64| {
+            let state = values::before(code, *address, 16);
+            state.known(NUMBER) == Some(CLONE) && state.known(0) == Some(SIGCHLD) && !is_all_there_is(code, *address)
+        };
+        calls.map(|word| word.address).filter(forks).collect()
     }
 
     /// The number may be loaded far before the call.

@@ -189,13 +189,14 @@ impl Musl for X86_64 {
         8..1024
     }
 
-    fn forks(&self, code: &Code<'_>) -> bool {
+    fn forks(&self, code: &Code<'_>) -> Vec<u64> {
         // mov eax, 57; push 57, pop rax
         let loads: [&[u8]; 2] = [b"\xb8\x39\0\0\0", b"\x6a\x39\x58"];
-        loads.iter().flat_map(|load| code.places(load)).any(|at| {
-            let near = code.image.read(at, 24).unwrap_or_default();
+        let calls = |at: &u64| {
+            let near = code.image.read(*at, 24).unwrap_or_default();
             near.windows(2).any(|two| two == b"\x0f\x05")
-        })
+        };
+        loads.iter().flat_map(|load| code.places(load)).filter(calls).collect()
     }
 
     fn clones(&self, code: &Code<'_>) -> Vec<u64> {
