@@ -17,7 +17,7 @@ Exit codes:
   1  the check says no
   2  wrong usage, or input that cannot be read or is malformed
   3  refused, because it would not be safe
-  4  failed, and not everything could be taken back; the message says which files are changed
+  4  not everything could be taken back, or a temporary file stays; the message says which files are changed
   5  `verify --strict`: no check failed, and some were not run
 After 1, 2, 3 and 5, every file is exactly as it was before.
 

@@ -79,6 +79,13 @@ impl Failure {
         move |error| Failure::usage(format!("{what}: {error}")).with_help(mend(&error))
     }
 
+    /// Returns a failure with exit code 4: a temporary file or folder stays.
+    pub(crate) fn left(path: &Path, error: &io::Error) -> Failure {
+        let message = format!("cannot delete `{}`, which is temporary: {error}", path.display());
+        let help = "delete it: everything else is as this command says".to_owned();
+        Failure { message, said: Vec::new(), help, exit_code: RollbackFailure::EXIT_CODE }
+    }
+
     /// Adds another program's output: its first line ends the message, the others come below it.
     pub(crate) fn saying(mut self, said: &str) -> Failure {
         let mut lines = said.trim().lines();

@@ -57,8 +57,18 @@ pub fn main() -> ExitCode {
         Ok(parsed) => parsed,
         Err(done) => return done,
     };
-    match command::run(arguments, &output) {
+    let code = match command::run(arguments, &output) {
         Ok(code) => code,
         Err(failure) => output.fail(&failure),
+    };
+    swept(code, &output)
+}
+
+/// Reports every temporary file that could not be deleted. Returns the exit code: the given one, if there is none.
+fn swept(code: ExitCode, output: &output::Output) -> ExitCode {
+    let left = hosts::left_behind();
+    for (path, error) in &left {
+        output.error(&failure::Failure::left(path, error));
     }
+    if left.is_empty() { code } else { ExitCode::from(hosts::RollbackFailure::EXIT_CODE) }
 }

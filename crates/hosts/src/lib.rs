@@ -58,7 +58,7 @@ pub use error::skipped::Skipped;
 pub use error::{Error, NOT_BUILT};
 pub use file::attributes::Attributes;
 pub use file::bundle::Format;
-pub use file::temporaries::{Ending, remove_temporaries};
+pub use file::temporaries::{Ending, left_behind, remove_temporaries};
 pub use format::StringFunction;
 pub use graft::{graft, graft_under};
 pub use host::archive::{ArchiveOperation, ForeignAllocator, Strings};

@@ -422,6 +422,46 @@ fn a_failure_half_way_leaves_no_new_image() {
     assert!(fs::read(tar).unwrap() == layout.tar());
 }
 
+/// Nothing that is temporary can be deleted: the result is there and right, and the exit code says what stays.
+#[test]
+fn a_temporary_folder_that_cannot_be_deleted_is_told() {
+    const STUBBORN: &str = "#define _GNU_SOURCE\n#include <errno.h>\n#include <string.h>\n#include <unistd.h>\n\
+        #include <sys/syscall.h>\n\
+        int unlinkat(int at, const char *name, int flags) { (void)at, (void)name, (void)flags; errno = EPERM; return -1; }\n\
+        int rmdir(const char *name) { (void)name; errno = EPERM; return -1; }\n\
+        int unlink(const char *name) { if (!strstr(name, \".allograft-tmp-libc.a-\")) return syscall(SYS_unlink, name);\n\
+        errno = EPERM; return -1; }\n";
+    let lab = Lab::new();
+    let image = put(&lab, "image", &layout(&lab));
+    let before = files(&image);
+    lab.put("stubborn.c", STUBBORN.as_bytes());
+    let mut compile = fixtures::cc();
+    crate::lab::tool(compile.args(["-shared", "-fPIC", "-o", "stubborn.so", "stubborn.c"]).current_dir(lab.path("")));
+    let run = |arguments: &[&str]| -> fixtures::Ran {
+        let mut command = lab.command();
+        command.args(arguments).env("LD_PRELOAD", lab.path("stubborn.so"));
+        command.output().unwrap().into()
+    };
+    // Its empty folder is exchanged for the graft, and goes.
+    fs::create_dir(lab.path("new")).unwrap();
+    let left = || lab.names().into_iter().filter(|name| name.starts_with(".allograft-tmp-") && !name.contains('/'));
+    for (arguments, out) in
+        [(&["graft", "image", "-o", "new", "--yes"][..], "new"), (&["undo", "new", "-o", "back", "--json"], "back")]
+    {
+        let earlier: Vec<String> = left().collect();
+        let ran = run(arguments).exits(4).says(&["cannot delete `", "Operation not permitted", "help: "]);
+        let new: Vec<String> = left().filter(|name| !earlier.contains(name)).collect();
+        assert!(!new.is_empty() && new.iter().all(|name| ran.err.contains(name.as_str())), "{new:?}: {}", ran.err);
+        assert!(lab.path(out).join("index.json").is_file(), "{arguments:?}: {}", ran.err);
+    }
+    assert!(files(&lab.path("back")) == before);
+    // A file is told of like a folder.
+    lab.libc("libc.a");
+    run(&["graft", "libc.a"]).exits(4).says(&[".allograft-tmp-libc.a-"]);
+    lab.run(["undo", "libc.a"]).exits(0);
+    assert_eq!(left().filter(|name| name.contains("libc.a")).count(), 0, "the next run cleans up");
+}
+
 #[test]
 fn a_killed_run_leaves_no_new_image_and_the_next_one_cleans_up() {
     let lab = Lab::new();

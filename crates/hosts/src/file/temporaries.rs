@@ -61,6 +61,17 @@ pub fn remove_temporaries() -> Ending {
     Ending { _paths: paths }
 }
 
+/// Deletes every temporary file and folder that is still there though this process has done its work, since it could
+/// not be deleted before. Returns those that stay, each with the error.
+pub fn left_behind() -> Vec<(PathBuf, io::Error)> {
+    let delete = |path: &PathBuf| {
+        let found = fs::symlink_metadata(path).ok()?;
+        let deleted = if found.is_dir() { remove_folder(path) } else { fs::remove_file(path) };
+        Some((path.components().collect(), deleted.err()?))
+    };
+    paths().iter().filter_map(delete).collect()
+}
+
 /// Makes a temporary file, folder or link for `host` in the host's folder by calling `create` with free names.
 pub(crate) fn temporary<T>(
     host: &Path,
@@ -134,6 +145,7 @@ impl TemporaryFolder {
 impl Drop for TemporaryFolder {
     fn drop(&mut self) {
         if let Some(path) = self.0.take() {
+            // If it stays, [`left_behind`] says so.
             let _ = remove_folder(&path);
             let _ = path.keep();
         }
