@@ -174,6 +174,21 @@ fn what_cannot_be_exchanged_is_refused() {
     lab.run(["graft", "proof"]).exits(0);
 }
 
+/// In linked files string functions come with an allocator only.
+#[test]
+fn without_a_donor_nothing_is_grafted() {
+    let lab = Lab::new();
+    linked(&lab, "proof", Arch::X86_64, false, true);
+    std::fs::copy("/bin/true", lab.path("dynamic")).unwrap();
+    let beside = "such as `--donor snmalloc --strings on`";
+    for (target, strings, help) in
+        [("proof", &[][..], beside), ("proof", &["--strings", "on"], beside), ("dynamic", &[], "name a donor")]
+    {
+        let line = [&["graft", target, "--donor", "none"], strings].concat();
+        lab.changes_nothing(2, line).says(&[&format!("into `{target}` without a donor"), "help: ", help]);
+    }
+}
+
 /// Their instructions are not among those of the proof.
 #[test]
 #[ignore = "aarch64: zig compiles for it"]
@@ -181,6 +196,8 @@ fn those_of_aarch64_are_refused() {
     let lab = Lab::new();
     linked(&lab, "proof", Arch::Aarch64, false, true);
     let line = ["graft", "proof", "--untested", "--strings", "on"];
-    lab.changes_nothing(3, line).says(&["in linked aarch64 executables they cannot be proven", "help: "]);
+    lab.changes_nothing(3, line).says(&["proven in linked executables for x86_64, and it is for aarch64", "help: "]);
+    let line = ["graft", "proof", "--untested", "--donor", "none", "--strings", "on"];
+    lab.changes_nothing(2, line).says(&["into `proof` without a donor", "help: ", "for x86_64 only"]);
     lab.run(["graft", "proof", "--untested"]).exits(0);
 }

@@ -1,5 +1,7 @@
 //! The remedy for each error.
 
+use format::{Arch, Linked};
+
 use super::remedy::{Remedy, of_io};
 use super::{Error, NOT_BUILT};
 
@@ -38,6 +40,7 @@ impl Error {
             Error::NoDonorFor { .. } => return Remedy::ListArchitectures,
             Error::NotBuilt { .. } => NOT_BUILT.to_owned(),
             Error::NothingToGraft => return Remedy::Undo,
+            Error::DonorNeeded { arch, kind, .. } => donor_needed(*arch, *kind),
             Error::OptionWithoutDonor { .. } => return Remedy::NameDonor,
             Error::StockNeeded { surplus, .. } => return Remedy::GraftStockOrKeep { surplus: *surplus },
             Error::SwiftSdk { installed, .. } if installed.is_empty() => {
@@ -94,7 +97,41 @@ impl Error {
 }
 
 /// Lists the donors that satisfy `is_able`.
+/// Returns the help for a linked file that gets no allocator.
+fn donor_needed(arch: Arch, kind: Linked) -> String {
+    let has_strings = |donor: &donors::Donor| match kind {
+        Linked::Program => donor.blob_with_strings(arch).is_some(),
+        Linked::Loader => donor.loader_with_strings(arch).is_some(),
+        Linked::Dynamic | Linked::Library => false,
+    };
+    match donors::defaults().find(|donor| has_strings(donor)) {
+        Some(donor) => format!(
+            "in linked files, string functions come with an allocator: name one, such as `--donor {} --strings on`",
+            donor.name
+        ),
+        None if kind == Linked::Dynamic => {
+            "name a donor: a dynamic program has no string functions of its own".to_owned()
+        }
+        None => format!(
+            "name a donor, without `--strings on`: string functions are grafted into linked files for x86_64 only, and this \
+             one is for {arch}"
+        ),
+    }
+}
+
 fn these_can(is_able: impl Fn(&donors::Donor) -> bool) -> String {
     let able: Vec<&str> = donors::all().iter().filter(|donor| is_able(donor)).map(|donor| donor.name).collect();
     format!("these can: {}", able.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_names_no_donor_is_told_where_string_functions_go() {
+        assert!(donor_needed(Arch::X86_64, Linked::Program).contains("`--donor snmalloc --strings on`"));
+        assert!(donor_needed(Arch::Aarch64, Linked::Program).contains("for x86_64 only, and this one is for aarch64"));
+        assert!(donor_needed(Arch::X86_64, Linked::Dynamic).contains("has no string functions of its own"));
+    }
 }

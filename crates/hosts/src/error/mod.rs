@@ -144,12 +144,22 @@ pub enum Error {
         why: String,
     },
     /// The string functions of executables for that architecture cannot be exchanged.
-    #[error("the string functions of `{}` cannot be exchanged: in linked {arch} executables they cannot be proven", .path.display())]
+    #[error("the string functions of `{}` cannot be exchanged: they are proven in linked executables for x86_64, and it is for {arch}", .path.display())]
     NoStrings {
         /// The executable.
         path: PathBuf,
         /// Its architecture.
         arch: format::Arch,
+    },
+    /// No allocator is to go into a linked file, where string functions come only with one.
+    #[error("nothing can be grafted into `{}` without a donor: it is {}", .path.display(), .kind.described())]
+    DonorNeeded {
+        /// The file.
+        path: PathBuf,
+        /// Its architecture.
+        arch: format::Arch,
+        /// What it is.
+        kind: Linked,
     },
     /// The donor's form for executables is unsound: a fault of this build.
     #[error("donor `{donor}`: {source}")]
@@ -449,6 +459,7 @@ impl Error {
             | Error::Donor { .. }
             | Error::Blob { .. }
             | Error::NothingToGraft
+            | Error::DonorNeeded { .. }
             | Error::NothingToRun { .. }
             | Error::OptionWithoutDonor { .. }
             | Error::SwiftSdk { .. }

@@ -159,7 +159,7 @@ impl Host for ExecutableHost<'_> {
             };
         }
         let one = Candidate::choose(&request.candidates, |donor| donor.goes_into(kind, arch));
-        let one = one.ok_or(Error::NothingToGraft)?;
+        let one = one.ok_or_else(|| Error::DonorNeeded { path: self.path.to_owned(), arch, kind })?;
         let recipient = Recipient { path: self.path, kind, arch, strings: request.strings == Some(true) };
         let linked_donor = LinkedDonor::new(recipient, one.donor, &one.settings, VERSION)?;
         let linked_donor = match &request.needed {

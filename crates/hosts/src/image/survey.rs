@@ -249,7 +249,7 @@ fn dynamic(program: &Executable<'_>) -> String {
 fn is_left_alone(error: &Error) -> bool {
     match error {
         Error::Unsound { .. } | Error::SelfTest { .. } => false,
-        Error::NothingToGraft | Error::Malformed { .. } => true,
+        Error::NothingToGraft | Error::DonorNeeded { .. } | Error::Malformed { .. } => true,
         Error::Executable { .. } | Error::Refused { .. } => true,
         error => error.exit_code() == 3,
     }
