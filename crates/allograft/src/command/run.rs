@@ -161,7 +161,7 @@ fn ended(command: &mut Command) -> io::Result<ExitStatus> {
     let handle = signals.handle();
     let mut child: Child = command.spawn()?;
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    let status = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         scope.spawn(|| {
             for signal in signals.forever().filter(|signal| !of_terminal.contains(signal)) {
                 if let (Some(pid), Some(signal)) = (pid, Signal::from_named_raw(signal)) {
@@ -173,8 +173,7 @@ fn ended(command: &mut Command) -> io::Result<ExitStatus> {
         let status = child.wait();
         handle.close();
         status
-    });
-    status
+    })
 }
 
 /// Says what was linked. What is gone again was a test of a configure script.
