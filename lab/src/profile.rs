@@ -102,7 +102,7 @@ struct Program {
 }
 
 impl Program {
-    /// Whether the interval of the gain and the predicted range meet, to the two decimals that are told.
+    /// Whether the interval of the gain and the predicted range meet, to the two decimals that are printed.
     fn is_inside(&self) -> bool {
         let (low, high) = (self.gain.low.unwrap_or(self.gain.value), self.gain.high.unwrap_or(self.gain.value));
         const HALF: f64 = 0.005;

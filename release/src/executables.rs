@@ -59,7 +59,7 @@ impl Builder<'_> {
         // From the command path, `cargo-allograft` leaves no trace of where it lies.
         let folders = [self.toolchain, self.native].map(Path::to_owned).into_iter().chain(std::env::split_paths(&path));
         build.env("PATH", std::env::join_paths(folders)?);
-        // Whoever started this may be cargo with another toolchain.
+        // The caller may be cargo with a different toolchain.
         for variable in ["RUSTC", "CARGO", "RUSTUP_TOOLCHAIN", "RUSTFLAGS", "CARGO_BUILD_RUSTFLAGS"] {
             build.env_remove(variable);
         }

@@ -74,8 +74,8 @@ fn check(bench: &Bench, donors: Donors, way: Way, level: &str) -> Result<(), Str
             for (how, bytes) in variants(way.host.arch(), &link(false)?, &link(true)?)? {
                 let report = inspector::inspect(&bytes).map_err(|error| format!("{name}, {how}: {error}"))?;
                 let found = report.malloc.name.as_str();
-                // A program's own malloc is unknown without symbols. With symbols it is unknown too, since nobody knows
-                // its name.
+                // A program's own malloc is unknown without symbols. With symbols it is unknown too, since its name
+                // is not in the table.
                 let right = if own { found == "unknown" } else { found == expected };
                 if !right || report.libc != inspector::Libc::Musl {
                     return Err(format!("{name}, {how}: it says {found}\n{report:#?}"));

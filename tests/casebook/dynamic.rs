@@ -9,7 +9,7 @@ use fixtures::{Arch, glibcs};
 
 use crate::bench::Bench;
 
-/// The program of which a run asks whether the donor serves it. Others expect that nobody else prints anything.
+/// The program of which a run asks whether the donor serves it. Others expect no other output.
 pub const ASKED: &str = "family";
 
 /// The libc that a program is linked with.

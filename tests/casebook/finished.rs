@@ -92,7 +92,7 @@ pub fn released(arch: Arch) -> impl Iterator<Item = Released> {
 }
 
 /// Grafts a released program. The graft must report the same version, from the same place. If the graft is refused,
-/// this fails, so that somebody looks into it.
+/// this fails, so that the refusal is looked into.
 ///
 /// # Errors
 /// A description of the fault.

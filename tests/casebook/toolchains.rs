@@ -239,7 +239,7 @@ fn a_swift_sdk() {
     work.prints(&format!("{BUILD}\n.build/release/map 20000 4"), "ok");
     assert_eq!(work.malloc(".build/release/map"), "mimalloc");
 
-    // The bundle is grafted where it is installed. SwiftPM does not notice until it is told to rebuild.
+    // The bundle is grafted where it is installed. SwiftPM does not notice until a rebuild is requested.
     let installed = work.path(format!(".swiftpm/swift-sdks/{SDK}.artifactbundle"));
     hosts::graft(&installed, &request("mimalloc3")).expect("a graft of the installed SDK");
     work.prints(BUILD, "Build complete");

@@ -33,6 +33,8 @@ pub mod glibcs;
 pub mod groups;
 pub mod installed;
 #[cfg(test)]
+mod language;
+#[cfg(test)]
 mod modules;
 pub mod musls;
 pub mod packages;

@@ -35,7 +35,7 @@ struct Named<'m> {
 
 impl Named<'_> {
     /// Adds a path. `crate` is the root, `super` the parent, `self` the module itself; others begin at a module of
-    /// this module, or outside of the crate, which is told by the modules that there are.
+    /// this module, or outside the crate: the modules that exist decide.
     fn add(&mut self, segments: &[String]) {
         let mut at = match segments.first().map(String::as_str) {
             Some("crate") => Module::new(),

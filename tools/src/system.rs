@@ -33,7 +33,7 @@ fn fill(folder: &Path) -> Result<()> {
     let apt = Apt::of_release(&scratch.0, RELEASE)?;
     let update = apt.update();
     apt.unpack_whole(&PACKAGES, folder).or_else(|error| update.and(Err(error)))?;
-    // Programs that only some users may read can be started by nobody else in a namespace.
+    // In a namespace, programs that only some users may read cannot be started by the others.
     readable(folder)?;
     Ok(fs::write(folder.join("complete"), PACKAGES.join("\n"))?)
 }

@@ -27,7 +27,7 @@ const WITH_VALUE: [&str; 16] = [
     "-Z",
 ];
 
-/// What the names of published packages begin with; nobody types that.
+/// The prefix of published packages' names, which users leave out.
 const PREFIX: &str = "allograft-";
 
 /// The arguments to build the tests and to run them.

@@ -142,7 +142,7 @@ pub(crate) fn parse() -> Result<(Arguments, Output), ExitCode> {
 
 /// Prints the parser's message, which says what is wrong with the command line, and ends it as all messages end: with
 /// a line of help, which names `program`, such as `allograft graft`. Typed text is escaped, since it may be the name of
-/// a file that somebody else chose. A message that is the help itself, or the version, is printed as it is. Returns the
+/// a file that another user chose. A message that is the help itself, or the version, is printed as it is. Returns the
 /// text without colours.
 pub(crate) fn tell(mut error: clap::Error, program: &str) -> String {
     let typed: Vec<(ContextKind, ContextValue)> = error
@@ -202,7 +202,7 @@ fn with_help(message: &str, program: &str) -> String {
     text
 }
 
-/// Returns what helps whoever typed a command wrongly.
+/// Returns the help for a mistyped command.
 fn help(program: &str) -> String {
     format!("`{program} --help` shows how it is used")
 }

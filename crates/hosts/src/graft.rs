@@ -107,7 +107,7 @@ fn in_place(
     let (decided, skipped) = hosts.each(planner, |file, planner| {
         let tried = match ahead.take() {
             Some(tried) if tried.before_sha256 == sha256(file.bytes()?) => tried,
-            // Nothing was tried, or somebody else wrote the host until the folder was locked.
+            // Nothing was tried, or the host was written before the folder was locked.
             _ => Tried::new(prepared::of(&file, planner)?, file.bytes()?, planner)?,
         };
         let (grafted, mut placing) = decide(tried, planner)?;
@@ -258,7 +258,7 @@ fn decide(tried: Tried, planner: &mut Planner<'_>) -> Result<(Grafted, Placing),
     let (host, operation) = (host.as_path(), grafted.operation.clone());
     sidecar::may_be_written(host, (action == Action::Grafted).then_some(before.as_str()))?;
     let record = |stock: &str| record(&operation, stock, &graft_sha256);
-    // A record that nobody can read is as good as none: what it says is found out again below.
+    // Treat an unreadable record as missing; its facts are recomputed below.
     let old = Record::read(host).unwrap_or(None);
     let path = backup_path(host);
     let new = if action == Action::Grafted {

@@ -77,7 +77,7 @@ pub struct Grafts {
     pub image: Option<PathBuf>,
     /// The names of the Swift SDKs whose bundle the target is, packed or not.
     pub swift_sdks: Vec<String>,
-    /// Of a copy of a folder: what the user should know of its other files, as clauses whose subject is the copy.
+    /// For copies of a folder: remarks on its other files, as clauses whose subject is the copy.
     pub notes: Vec<String>,
 }
 
@@ -104,7 +104,7 @@ pub struct Bundle {
     /// SHA-256 of the file at `path`, which `swift sdk install --checksum` takes; not known of one that is only
     /// planned.
     pub sha256: Option<String>,
-    /// SHA-256 of the tar in it before compression, which is the same whoever compresses it; `None` for one that was
+    /// SHA-256 of the tar in it before compression, which is independent of the compressor; `None` for one that was
     /// not written, and for a zip.
     pub tar_sha256: Option<String>,
     /// SHA-256 of the stock bundle, where it is known.

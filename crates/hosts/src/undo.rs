@@ -54,7 +54,8 @@ pub fn undo(target: &Path) -> Result<Vec<Undone>, Error> {
     undo_under(target, &Watch::default()).map(Pending::commit)
 }
 
-/// The same, undecided yet; `watch` is told while it goes on.
+/// Like [`undo`], but returns a pending result: the caller commits it once it has been reported. `watch` gets the
+/// progress.
 pub fn undo_under(target: &Path, watch: &Watch<'_>) -> Result<Pending<Vec<Undone>>, Error> {
     undo_observed(target, watch, &|_| {})
 }
@@ -203,8 +204,7 @@ pub fn grafts_in(target: &Path) -> Result<Vec<PathBuf>, Error> {
     if grafts.is_empty() { Err(Error::NoGraft { folder }) } else { Ok(grafts) }
 }
 
-/// The allocator that somebody else has put into the archive at `path`, by name: such a file is no stock to compare
-/// with.
+/// Returns the name of the foreign allocator in the archive at `path`: such a file is not stock, and not compared with.
 pub fn foreign_allocator_in(path: &Path) -> Result<Option<&'static str>, Error> {
     Ok(surgery::plan::foreign_allocator(&parse(path, &read(path)?)?))
 }

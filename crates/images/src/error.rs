@@ -124,7 +124,7 @@ impl Problem {
         if found > limit { Err(Problem::TooLarge { what, found, unit, limit }) } else { Ok(()) }
     }
 
-    /// Of a reader: a decompressor reports damage as an error of input, and a limit that is reached by an error that
+    /// For readers: a decompressor reports damage as an error of input, and a limit that is reached by an error that
     /// carries the problem.
     pub(crate) fn reading(error: io::Error) -> Problem {
         match error.kind() {

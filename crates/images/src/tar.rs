@@ -325,7 +325,7 @@ fn entry(block: [u8; BLOCK], header_at: u64, size: u64, mut extended: Extended) 
         return Err(unsupported("it is no file and has a size"));
     }
     Problem::at_most("the file", size, "bytes", u64::MAX / 4).map_err(named)?;
-    // Numbers that nobody asks for may be missing, but not be damaged.
+    // Numbers that are not needed may be missing, but not damaged.
     let fields = [
         ("an owner", 108..116, header.uid(), extended.uid),
         ("a group", 116..124, header.gid(), extended.gid),

@@ -65,7 +65,7 @@ fn what_is_not_read() {
         twice[name] = b'a';
     }
     says(&twice, "there twice");
-    // Bundles of Swift SDKs are somebody else's.
+    // Bundles of Swift SDKs are read by another crate.
     let manifest = br#"{"artifacts": {"x": {"type": "swiftSDK"}}}"#;
     fs::write(&path, zip(&[("x.artifactbundle/info.json", 0o644, manifest)])).unwrap();
     assert!(open(&path).unwrap().is_none());

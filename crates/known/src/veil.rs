@@ -1,5 +1,5 @@
-//! Marks as this program keeps them: complemented, and restored at run time. This program, too, is a file that somebody
-//! inspects, and must not carry the marks of allocators that are not in it.
+//! Marks as this program keeps them: complemented, and restored at run time. This program, too, is a file that users
+//! inspect, and must not carry the marks of allocators that are not in it.
 
 use std::hint::black_box;
 

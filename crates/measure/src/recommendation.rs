@@ -33,7 +33,7 @@ impl Objective {
 /// The greatest peak of a balanced choice, relative to stock's.
 pub const MOST_MEMORY: f64 = 1.25;
 /// The greatest peak of a balanced choice above stock's, in bytes, even if the ratio is exceeded: the extra memory of a
-/// small program matters to nobody.
+/// small program does not matter.
 pub const MEMORY_ALLOWANCE: u64 = 16 << 20;
 /// The greatest time of a worthwhile change, relative to stock's.
 const WORTH_TIME: f64 = 0.97;

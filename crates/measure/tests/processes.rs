@@ -74,7 +74,7 @@ fn what_takes_too_long_is_ended_with_its_children() {
     assert!(matches!(late, Err(RunError::TimeOut(_))));
     let late = Processes::default().memory(&shell("sleep 3000"), Duration::from_millis(200));
     assert!(matches!(late, Err(RunError::TimeOut(_))), "{late:?}");
-    // Nobody waited for them.
+    // They were not waited for.
     assert!(began.elapsed() < Duration::from_secs(1500));
 }
 

@@ -152,7 +152,7 @@ pub(crate) struct Attribution {
     pub(crate) over_time: Vec<Shares>,
 }
 
-/// The number of parts in which shares over time are told.
+/// The number of parts in which shares over time are reported.
 const PARTS: usize = 60;
 
 impl Attribution {

@@ -32,10 +32,10 @@ const LONGEST: Duration = Duration::from_millis(8);
 /// A unit is complete with so many counted calls, or with so much processor time in nanoseconds.
 const CALLS: u64 = 24;
 const ENOUGH_NS: u64 = 2_000_000;
-/// The processor time that a stop costs the thread, at most, and if nobody knows.
+/// The processor time that a stop costs the thread at most; the default where it is unknown.
 const STOP_NS: u64 = 2_000;
 const MOST_STOP_NS: u64 = 6_000;
-/// The number of intervals from which the cost of a stop is told.
+/// The number of intervals that the cost of a stop is estimated from.
 const INTERVALS: usize = 16_384;
 
 /// Calls per second.
@@ -106,7 +106,7 @@ impl Watch {
     fn count(&mut self, thread: Pid, clock: &File, reaped: &mut Vec<Reaped>) {
         let tid = thread.as_raw();
         let until = Instant::now() + LONGEST;
-        // A thread that does not stop in time is released when it does, by whoever waits next.
+        // A thread that does not stop in time is released when it does, by the next wait.
         let Some(Change::Stopped(signal)) = next(tid, until, reaped) else { return };
         let call = registers::read(thread).ok().flatten().and_then(|registers| registers.call);
         let (Some(mut before), false) = (processor_ns(clock), call.is_some_and(|call| !is_followed(call))) else {

@@ -206,7 +206,7 @@ impl Space {
                 break;
             }
             let by_table = self.by_table(library, located, &at, lookup, innermost, stack);
-            // The tables say that nobody has called this function.
+            // The tables say that this function has no caller.
             if matches!(by_table, Some(None)) {
                 break;
             }
@@ -341,7 +341,7 @@ impl Space {
             if std::ptr::eq(there, placed) {
                 let near = match start {
                     Some(start) => address == start,
-                    // Nobody knows where the function begins.
+                    // It is unknown where the function begins.
                     None => address <= place && place - address < 16 << 10 && called.symbols.at(address).is_none(),
                 };
                 if near {
@@ -363,7 +363,7 @@ impl Space {
     }
 }
 
-/// Whether a thread begins in this function, so that nobody has called it.
+/// Whether a thread begins in this function, so that it has no caller.
 fn is_first(module: &Module, address: u64) -> bool {
     const FIRST: [&str; 8] =
         ["_start", "_start_c", "_dlstart", "__clone", "clone", "clone3", "__clone3", "__libc_start_main"];

@@ -117,7 +117,7 @@ fn look(
     Some((at, before, registers, stack))
 }
 
-/// Whether it is for lack of permission that a thread cannot be traced: it is there, alive, and nobody traces it.
+/// Whether it is for lack of permission that a thread cannot be traced: it is there, alive, and not traced.
 fn is_refused(pid: i32, tid: i32) -> bool {
     let Ok(text) = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")) else { return false };
     let field =

@@ -13,7 +13,7 @@ use crate::file;
 pub(crate) struct Function {
     /// Its address in the file.
     pub(crate) start: u64,
-    /// The address behind its last byte; equal to `start` if nobody knows.
+    /// The address behind its last byte; equal to `start` if unknown.
     pub(crate) end: u64,
     /// Its name as the file has it. `None` if only its place is known.
     pub(crate) name: Option<String>,

@@ -160,7 +160,7 @@ fn speedup(recording: &Recording, attribution: &Attribution, stock: bool) -> (f6
     let high = 1.0 / (1.0 - most).max(floor.min(1.0)).max(0.001);
     let least = if stock { LEAST_GAIN * (shares.running + shares.lock) } else { 0.0 };
     let least = (least - error(allocator)).max(0.0);
-    // Where many threads share few processors, the lock's time is not all to be had.
+    // Where many threads share few processors, not all of the lock's time can be gained.
     let low = (1.0 / (1.0 - least)).min(high).max(1.0);
     match moves(recording, attribution) {
         moves if stock && moves >= MOVES => (low / (1.0 + COPIES * moves), high.max(1.0)),

@@ -13,7 +13,7 @@ use nix::libc;
 pub(crate) enum End {
     Exit(i32),
     Signal(i32),
-    /// It is no child of this process any more, and nobody knows.
+    /// It is no longer a child of this process; its end is unknown.
     Unknown,
 }
 

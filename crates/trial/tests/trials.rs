@@ -1,4 +1,4 @@
-//! Programs are linked and run, and what goes wrong is told.
+//! Programs are linked and run, and failures are reported.
 
 use std::fs;
 use std::path::{Path, PathBuf};

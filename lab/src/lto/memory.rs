@@ -33,7 +33,7 @@ pub(crate) struct Wish {
     /// Links with each allocator, in turn
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// The pages that the allocators are told to take
+    /// The pages that the allocators are configured to take
     #[arg(long, value_enum, default_value = "own")]
     pages: Pages,
 }

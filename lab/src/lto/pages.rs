@@ -1,4 +1,4 @@
-//! Pages larger than the machine's own: how an allocator is told to take them, and whether this system has them.
+//! Pages larger than the machine's own: how an allocator is configured to take them, and whether this system has them.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 /// Where the kernel says what pages it has (Documentation/admin-guide/mm/hugetlbpage.rst and transhuge.rst).
 pub(crate) const SYSTEM: &str = "/sys/kernel/mm";
 
-/// The pages that an allocator is told to take.
+/// The pages that an allocator is configured to take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Pages {
     /// Whatever it takes by itself

@@ -204,7 +204,7 @@ fn scripts(manifest: &Path, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes components as users of Leptos write them, in 300 files, formatted by nobody.
+/// Makes components as users of Leptos write them, in 300 files, unformatted.
 fn components(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder)?;
     for file in 0..300 {

@@ -194,7 +194,7 @@ impl Compiler {
     /// Has the compiler print what is wrong with its arguments. Returns its exit code.
     ///
     /// # Errors
-    /// Exit code 1 if it finds nothing wrong: it does not understand `-###`, and so links what nobody knows.
+    /// Exit code 1 if it finds nothing wrong: it does not understand `-###`, and what it links is unknown.
     fn fault(&self, arguments: &[OsString]) -> Result<ExitCode, Failure> {
         let status = self.run(arguments)?;
         if status.success() {

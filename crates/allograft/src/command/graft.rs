@@ -79,14 +79,14 @@ pub(crate) struct Graft {
     /// Write the graft to this file (for a folder: to a copy of it), and leave the target untouched
     #[arg(short, long, value_name = "OUT")]
     out: Option<PathBuf>,
-    /// Replace an allocator that somebody else has put into a libc.a
+    /// Replace a foreign allocator in a libc.a
     #[arg(long)]
     force: bool,
     /// With --force: a stock archive, or a folder with a libc.a or libc++abi.a under it, to bring back functions that
     /// the target's libc.a has lost; can be given several times
     #[arg(long, value_name = "FILE", requires = "force")]
     stock: Vec<PathBuf>,
-    /// Of a dynamic program: do not merge the donor into it, but have it load the shared object of `emit --as shared`,
+    /// For dynamic programs: do not merge the donor, but have the program load the shared object of `emit --as shared`,
     /// which has to be there: an absolute path, `$ORIGIN/...` with glibc, or a name that the loader searches for
     /// [default: liballograft.so beside the program]
     #[arg(long, value_name = "PATH", num_args = 0..=1, require_equals = true)]
@@ -231,7 +231,7 @@ pub(super) fn named(malloc: Option<&Note>, strings: bool) -> String {
     }
 }
 
-/// The earlier contents of a host: donors, somebody else's allocator, or the number of its own members that went.
+/// The earlier contents of a host: donors, a foreign allocator, or the number of its own members that were removed.
 fn replaced(host: &Grafted, operation: &ArchiveOperation) -> String {
     let Carried { malloc, strings } = &host.before;
     if host.before.anything() {

@@ -49,7 +49,7 @@ struct Archive<'g> {
     arch: Arch,
     /// The allocator that comes in. Null with `--donor none`.
     donor: Option<Donor<'g>>,
-    /// With `--force`: somebody else's allocator, which goes.
+    /// With `--force`: the foreign allocator that is replaced.
     another: Option<Another<'g>>,
     /// The members that go because of the allocator, in their order.
     removed: Vec<Member>,
@@ -158,7 +158,7 @@ struct Donor<'g> {
     object: &'g str,
 }
 
-/// Somebody else's allocator.
+/// A foreign allocator: neither stock's nor a donor.
 #[derive(Debug, Serialize)]
 struct Another<'g> {
     /// Its name.
@@ -203,7 +203,7 @@ struct Strings<'g> {
 enum StringsAction {
     /// Ours come in.
     Grafted,
-    /// Nobody wanted others.
+    /// String functions were not requested.
     Off,
     /// They cannot be exchanged; the allocator is all the same. Of archives only.
     Refused,

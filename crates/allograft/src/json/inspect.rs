@@ -29,10 +29,10 @@ pub(crate) struct Inspected<'i> {
 pub(crate) struct File<'i> {
     /// Its path. A file that cannot be read has this and `error` only; every other one has the fields of a report.
     path: String,
-    /// Of a file in an image: the place of the image in `images`, from 0 on. The path is one in that image.
+    /// For files in an image: the image's index in `images`, from 0. The path is inside that image.
     #[serde(skip_serializing_if = "Option::is_none")]
     image: Option<usize>,
-    /// Of a file in an image that names its platform: that platform.
+    /// For files in an image that names its platform: the platform.
     #[serde(skip_serializing_if = "Option::is_none")]
     platform: Option<&'i str>,
     /// What was found in it.

@@ -31,7 +31,7 @@ fn waits_for(name: &str, how: How, threads: u32, bottleneck: &str) -> Value {
     assert!(own >= greatest - MARGIN, "{name}, {how:?}, {threads} threads: {document:#}");
     if bottleneck != "allocator" {
         assert!(share(&document, "allocator") < MARGIN, "{name}, {how:?}, {threads} threads: {document:#}");
-        // Nobody is sent to another allocator.
+        // No other allocator is recommended.
         assert!(document["verdict"]["best_speedup"][0].as_f64().unwrap() < 1.05, "{document:#}");
     }
     document
@@ -198,7 +198,7 @@ fn released_programs_are_profiled() {
         fits("profile", &document);
         println!("{}: {} {}", released.name, document["verdict"]["text"], document["recording"]);
         assert_eq!(document["malloc"].as_str().unwrap(), released.malloc, "{}: {document:#}", released.name);
-        // Threads of a pool that wait for work are told from those that wait for a lock.
+        // Pool threads that wait for work are distinguished from those that wait for a lock.
         assert!(share(&document, "lock") < 0.5, "{}: {document:#}", released.name);
         assert!(document["recording"]["duration_s"].as_f64().unwrap() > 0.3, "{}: {document:#}", released.name);
         seen += 1;

@@ -277,7 +277,7 @@ fn a_program_with_another_malloc_is_an_error_and_is_not_left() {
     let stock = fixtures::debian_musl(Arch::X86_64).libc.display().to_string();
     place.cc(&["-O1", "-o", "stock", "program.c", &stock]).exits(1).says(&["`mallocng`", "expected `snmalloc`"]);
     assert!(!place.lab.path("stock").exists());
-    // One without any malloc is as it should be, and so is one that nobody keeps.
+    // A program without malloc is right, and so is one that is not kept.
     place.lab.put("none.c", b"int main(void) { return 0; }\n");
     place.cc(&["-o", "none", "none.c"]).exits(0);
     tool(&mut Command::new(place.lab.path("none")));

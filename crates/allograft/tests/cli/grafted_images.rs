@@ -455,7 +455,7 @@ fn a_temporary_folder_that_cannot_be_deleted_is_told() {
         assert!(lab.path(out).join("index.json").is_file(), "{arguments:?}: {}", ran.err);
     }
     assert!(files(&lab.path("back")) == before);
-    // A file is told of like a folder.
+    // A file is reported like a folder.
     lab.libc("libc.a");
     run(&["graft", "libc.a"]).exits(4).says(&[".allograft-tmp-libc.a-"]);
     lab.run(["undo", "libc.a"]).exits(0);

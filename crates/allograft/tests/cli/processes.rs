@@ -127,7 +127,7 @@ fn a_preload_that_took_effect_is_told_from_one_that_did_not() {
     // A static program has no loader that could.
     let process = inspected(&lab, &run("static", &fast));
     assert_eq!((&process["malloc"]["name"], preload(&process)), (&"mallocng".into(), (variable.clone(), false, false)));
-    // The file is gone meanwhile. Root reads what is mapped; others are told what cannot be read.
+    // The file is gone meanwhile. Root reads what is mapped; other users get the reason why it cannot be read.
     let running = run("dynamic", &fast);
     fs::remove_file(&fast).unwrap();
     let process = inspected(&lab, &running);

@@ -216,7 +216,7 @@ fn a_process_goes_on_as_before() {
     let document = lab.run(flags).exits(0).json();
     assert_eq!(document["verdict"]["bottleneck"], "allocator", "{document:#}");
     assert_eq!(document["recording"]["exit_code"], Value::Null);
-    // Nobody traces it, none of its threads is stopped, and it ends by itself with its result.
+    // It is not traced, none of its threads is stopped, and it ends by itself with its result.
     for thread in fs::read_dir(format!("/proc/{pid}/task")).unwrap() {
         let status = fs::read_to_string(thread.unwrap().path().join("status")).unwrap();
         assert!(status.contains("TracerPid:\t0"), "{status}");
@@ -266,7 +266,7 @@ fn files_that_cannot_be_written_leave_the_verdict() {
     fs::create_dir_all(lab.path("out/profile.html")).unwrap();
     let ran = lab.run(["profile", "-o", "out", "--", path.to_str().unwrap(), "1", "1"]).exits(2);
     assert!(ran.out.contains("numbers: cpu"), "{}", ran.out);
-    // Not through a link, and not into a pipe, which nobody reads.
+    // Not through a link, and not into a pipe that has no reader.
     fs::create_dir(lab.path("links")).unwrap();
     lab.put("victim", b"kept");
     std::os::unix::fs::symlink("../victim", lab.path("links/profile.html")).unwrap();

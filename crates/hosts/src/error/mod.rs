@@ -228,7 +228,7 @@ pub enum Error {
         /// The option.
         name: String,
     },
-    /// Something has to be taken out again, and stock's members are not to be had.
+    /// Undoing needs stock's members, and they are not available.
     #[error("`{}` carries grafted {}, and its stock file, which has its own, is not beside it", .path.display(), stock_functions(*.surplus))]
     StockNeeded {
         /// The host.
@@ -307,7 +307,7 @@ pub enum Error {
         /// The host that it belongs to.
         host: PathBuf,
     },
-    /// Somebody else changed the host between the plan and its execution.
+    /// The host was changed between the plan and its execution.
     #[error("`{}` changed while it was being worked on", .path.display())]
     ChangedMeanwhile {
         /// The host.

@@ -27,7 +27,7 @@ pub enum Remedy {
     Emit(Emit),
     /// Ask for no shared object.
     WithoutNeeded,
-    /// Have the program load a file by its path that nobody else can exchange, or merge the donor into it.
+    /// Have the program load a file by a path that other users cannot replace, or merge the donor into it.
     NeedTrusted,
     /// A bug in allograft: ask for a report. Another donor may work.
     Report,
@@ -92,7 +92,7 @@ pub enum Remedy {
 /// Why a host cannot be replaced where it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Obstacle {
-    /// It belongs to somebody else.
+    /// It belongs to another user.
     Permission,
     /// The file system is mounted read-only.
     ReadOnly,

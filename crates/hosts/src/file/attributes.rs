@@ -67,8 +67,8 @@ impl fmt::Display for Lost {
 /// Gives `to` the mode of `from`, and its owner and extended attributes as far as the system permits.
 ///
 /// The mode is exact or an error, the umask has no say; but a file that gets another owner gets no set-id bits, and one
-/// that gets another group no set-group-ID bit: who runs it would have rights that nobody gave. For the same reason it
-/// gets no capabilities; chown(2) takes them from every file. Returns what could not be carried over.
+/// that gets another group no set-group-ID bit: its user would have rights that were never given. For the same reason
+/// it gets no capabilities; chown(2) takes them from every file. Returns what could not be carried over.
 pub(crate) fn carry(from: &File, to: &File) -> io::Result<Vec<Lost>> {
     let wanted = from.metadata()?;
     let mut lost = carry_owner(from, to)?;
@@ -114,8 +114,8 @@ pub(crate) fn carry_times(from: &File, to: &File) -> io::Result<()> {
     to.set_times(std::fs::FileTimes::new().set_accessed(times.accessed()?).set_modified(times.modified()?))
 }
 
-/// What a stock file was, for telling what an undo could not give back. It is never given to a file: whoever can write
-/// a record could have root make a set-user-ID program then.
+/// A stock file's attributes, for reporting what an undo could not restore. They are never applied to a file: a user
+/// who can write a record could have root make a set-user-ID program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attributes {
     /// The mode's lower 12 bits.

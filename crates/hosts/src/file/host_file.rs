@@ -96,7 +96,7 @@ impl HostFile {
     /// All its bytes. They are read when they are first asked for.
     ///
     /// # Errors
-    /// They cannot be read, or somebody else wrote the file meanwhile.
+    /// They cannot be read, or the file was written meanwhile.
     pub(crate) fn bytes(&self) -> Result<&[u8], Error> {
         if let Some(content) = self.content.get() {
             return Ok(&content.bytes);

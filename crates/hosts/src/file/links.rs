@@ -5,8 +5,8 @@ use std::{fs, io};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-/// Gives the file at `path` the second name `name`: a hard link. Not to be had everywhere, nor for every file: with
-/// `fs.protected_hardlinks` only for one's own.
+/// Gives the file at `path` the second name `name`: a hard link. Some file systems have none; with
+/// `fs.protected_hardlinks` only a file's owner may make one.
 pub(crate) fn link(path: &Path, name: &Path) -> io::Result<()> {
     #[cfg(test)]
     lacking::LINKS.with(lacking::refuse)?;

@@ -13,7 +13,7 @@ use crate::error::{Error, IoContext};
 use crate::file::names::folder_of;
 use crate::watch::{Locking, Watch};
 
-/// After this long, the user is told what is being waited for.
+/// After this long, `watch` hears which folder is being waited for.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Exclusive locks on folders; given back when dropped (or when the process dies).
@@ -51,7 +51,7 @@ impl FolderLocks {
         Ok(FolderLocks { held })
     }
 
-    /// Whether the folder of `file` is locked by us: then nobody else's temporary files can be in use there.
+    /// Whether the folder of `file` is locked by us: then temporary files of other runs cannot be in use there.
     pub(crate) fn holds(&self, file: &Path) -> bool {
         folder_of(file).canonicalize().is_ok_and(|folder| self.held.iter().any(|(held, _)| *held == folder))
     }

@@ -21,7 +21,7 @@ use crate::file::names::folder_of;
 const TEMPORARY: &str = ".allograft-tmp-";
 const RANDOM: usize = 6;
 
-/// Names stay in it when they are free again: nobody else gets them, and to delete them again does nothing.
+/// Names stay in it when they are free again: no other run gets them, and deleting them again does nothing.
 static PATHS: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 fn paths() -> MutexGuard<'static, BTreeSet<PathBuf>> {
@@ -176,11 +176,11 @@ pub(crate) fn can_exchange(host: &Path) -> bool {
     }
 }
 
-/// A new file for `host`, which nobody else may read, empty.
+/// Creates an empty file for `host` that other users may not read.
 pub(crate) fn new_file(host: &Path) -> Result<tempfile::NamedTempFile<File>, Error> {
     temporary(host, |name| {
         use std::os::unix::fs::OpenOptionsExt;
-        // Nobody else may read it before it has its mode.
+        // Other users may not read it before it has its mode.
         File::options().read(true).write(true).create_new(true).mode(0o600).open(name)
     })
     .context(host, "write")

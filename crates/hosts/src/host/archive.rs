@@ -50,7 +50,7 @@ impl Strings {
     }
 }
 
-/// Somebody else's allocator in a host.
+/// A foreign allocator in a host: neither stock's nor a donor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForeignAllocator {
     /// Which one.
@@ -64,7 +64,7 @@ pub struct ForeignAllocator {
 pub struct ArchiveOperation {
     /// The host's architecture.
     pub arch: Arch,
-    /// Somebody else's allocator that goes, and what comes back in its place beside ours.
+    /// The foreign allocator that is replaced, and the stock members that come back beside the donor.
     pub foreign: Option<ForeignAllocator>,
     /// The allocator's step; `None`: the host's own stays.
     pub malloc: Option<Plan>,
@@ -143,7 +143,7 @@ impl<'b> ArchiveHost<'b> {
         }
     }
 
-    /// Somebody else's allocator, if that may be replaced and will be.
+    /// The foreign allocator, if it may be replaced and will be.
     fn foreign(&self, planner: &Planner<'_>) -> Result<Option<ForeignAllocator>, Error> {
         if !planner.request.force || planner.request.candidates.is_empty() {
             return Ok(None);
@@ -261,7 +261,7 @@ impl Host for ArchiveHost<'_> {
 
     fn verify(&self, operation: &Operation, edited: Edited) -> Result<Verified, Error> {
         let foreign = matches!(operation, Operation::Archive(archive) if archive.foreign.is_some());
-        // What has been grafted before, or carries somebody else's allocator, is no stock file to compare with.
+        // A graft, or a file with a foreign allocator, is not stock to compare with.
         let stock = (!foreign && !self.carried.anything()).then_some(self.bytes);
         Verified::archive(edited.into_bytes(), stock)
             .map_err(|unsound| Error::Unsound { path: self.path.to_owned(), unsound })

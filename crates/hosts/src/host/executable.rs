@@ -18,7 +18,7 @@ use crate::host::{Carried, Edited, Host, Operation, dynamic, live, needed};
 use crate::request::Candidate;
 use crate::system::privileges::{SETUID_OR_SETGID, is_privileged};
 
-/// Reads an executable, which is spoken of as `host`.
+/// Reads an executable. Messages name it `host`.
 ///
 /// # Errors
 /// It cannot be read.

@@ -80,7 +80,7 @@ impl Operation {
     }
 }
 
-/// Bytes that have been edited, and that nobody has looked at again yet.
+/// Edited bytes, not yet verified.
 pub(crate) struct Edited(Vec<u8>);
 
 impl Edited {
@@ -90,12 +90,12 @@ impl Edited {
         Edited(bytes)
     }
 
-    /// The bytes, for whoever looks at what they lead to.
+    /// The unverified bytes, for checks that need them before `verify`.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Hands the bytes to whoever verifies them.
+    /// Hands the bytes to the verifier.
     pub(crate) fn into_bytes(self) -> Vec<u8> {
         self.0
     }

@@ -1,4 +1,4 @@
-//! Stock archives to take members from that somebody else's graft has taken out of a `libc.a`.
+//! Stock archives to take members from that a foreign allocator's graft has removed from a `libc.a`.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -83,7 +83,7 @@ impl Origin {
         let decoded = |text: &str| BASE64.decode(text.as_bytes()).map_err(|error| error.to_string());
         let mut changes = Changes::default();
         for Replaced { name, header, content } in &self.replaced {
-            // The annotation names files of the layout itself, whoever wrote it.
+            // The annotation may come from any author: it has to name files of the layout itself.
             if !DOCUMENTS.contains(&name.as_str()) {
                 return Err(format!("it replaces `{name}`"));
             }
@@ -123,7 +123,7 @@ mod tests {
         }
     }
 
-    /// Whoever made the image wrote the annotation.
+    /// The image's author wrote the annotation.
     #[test]
     fn it_leads_to_nothing_but_documents_and_blobs() {
         let hex = "a".repeat(64);

@@ -148,7 +148,7 @@ impl Source<'_> {
         Ok((editor.entries, sha256.map_err(|error| error.into_error(self.path, self.path))?))
     }
 
-    /// Reads all of it and writes it to `out`, edited; errors of writing are told of `host`.
+    /// Reads all of it and writes it to `out`, edited; write errors name `host`.
     pub(crate) fn copy(&self, out: &mut File, host: &Path, mut editor: Editor<'_>) -> Result<Copied, Error> {
         let mut hashed = Hashing { inner: out, hash: Sha256::new() };
         let size = self.size();

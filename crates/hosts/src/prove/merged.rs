@@ -58,7 +58,7 @@ pub(crate) fn run(
     judged(host, output, &by)
 }
 
-/// The variables that whoever needs them to start the program has set now.
+/// Environment variables that the program may need to start; passed on if set.
 fn kept() -> impl Iterator<Item = (&'static str, OsString)> {
     ["LD_LIBRARY_PATH"].into_iter().filter_map(|name| Some((name, std::env::var_os(name)?)))
 }

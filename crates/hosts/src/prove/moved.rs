@@ -17,7 +17,7 @@ pub(crate) struct Moved {
 }
 
 impl Moved {
-    /// Reads the program, which is spoken of as `host`.
+    /// Reads the program. Messages name it `host`.
     ///
     /// # Errors
     /// It cannot be read.

@@ -32,7 +32,7 @@ pub(crate) fn read<'b>(path: &'b Path, bytes: &'b [u8]) -> Result<Box<dyn Host +
     }
 }
 
-/// Recognises a file inside of something packed, which is spoken of as `path` and has these bytes and this mode.
+/// Recognises a file inside a container, by its bytes and its mode. Messages name it `path`.
 pub(crate) fn read_inside<'b>(path: &'b Path, bytes: &'b [u8], mode: u32) -> Result<Box<dyn Host + 'b>, Error> {
     match signature_of(bytes) {
         Signature::Executable => Ok(Box::new(ExecutableHost::read(path, bytes).in_image(mode))),
@@ -55,7 +55,7 @@ pub(crate) struct Prepared {
     pub(crate) operation: Operation,
     pub(crate) notes: Vec<String>,
     /// What the graft was made of, with its bytes, unless that was the host itself: stock, or a graft whose stock file
-    /// is not to be had.
+    /// is not available.
     base: Option<(Base, Vec<u8>)>,
     verified: Verified,
 }
@@ -67,7 +67,7 @@ pub(crate) fn of(file: &HostFile, planner: &mut Planner<'_>) -> Result<Prepared,
 }
 
 /// Prepares the graft of the recognised `host` at `path`, which has these bytes. A graft is made anew from its stock
-/// file, where that is to be had: nothing of an earlier donor, or of an earlier release of this program, is left then.
+/// file, where that is available: nothing of an earlier donor, or of an earlier release of this program, is left then.
 pub(crate) fn prepare(
     host: &dyn Host,
     path: &Path,
@@ -92,9 +92,8 @@ fn verified(host: &dyn Host, planner: &mut Planner<'_>) -> Result<(Operation, Ve
     Ok((operation, verified, remarks))
 }
 
-/// The backup of a graft with a record that fits, if it is what the record says; where grafts of the host's kind cannot
-/// be made of anything else, it has to be. A backup with somebody else's allocator in it is no stock file: what it had
-/// lost is in the graft.
+/// Returns the backup if its SHA-256 matches the record. For hosts that need stock, a missing or different backup is an
+/// error. A backup with a foreign allocator is not stock: the members that it had lost are in the graft.
 fn stock_beside(host: &dyn Host, path: &Path, sha256_of_host: &str) -> Result<Option<(Base, Vec<u8>)>, Error> {
     let record = Record::about(path, sha256_of_host).filter(|record| record.stock_sha256 != sha256_of_host);
     let Some(record) = record.filter(|_| host.carried().anything()) else { return Ok(None) };

@@ -37,7 +37,7 @@ impl Backup {
     /// All that it holds.
     ///
     /// # Errors
-    /// It cannot be read, or somebody wrote it after its checksum was made.
+    /// It cannot be read, or was written after its checksum was made.
     pub(crate) fn bytes(&self) -> Result<Vec<u8>, Error> {
         let (mut file, mut bytes) = (&self.file, Vec::new());
         file.rewind().and_then(|()| file.read_to_end(&mut bytes)).context(&self.path, "read")?;

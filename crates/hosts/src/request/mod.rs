@@ -45,22 +45,22 @@ pub struct Request {
     pub out: Option<PathBuf>,
     /// Plan and verify only.
     pub dry_run: bool,
-    /// Replace another allocator that somebody has put into a `libc.a`.
+    /// Replace a foreign allocator in a `libc.a`.
     pub force: bool,
     /// Stock archives to take members from that such a `libc.a` has lost, or folders that hold them.
     pub stock: Vec<PathBuf>,
     /// The root folder of an image in which the target lies: symbolic links in a folder start there.
     pub root: Option<PathBuf>,
-    /// Of an executable: the arguments with which stock and graft are run and compared before anything is placed.
+    /// For executables: the arguments with which stock and graft are run and compared before anything is placed.
     pub arguments: Option<Vec<OsString>>,
-    /// Of a dynamic program: it loads its donor, a shared object that is there already, rather than that this is merged
-    /// into it. The object's name as the loader gets it, a path or what is searched for; without one, the path of
+    /// For dynamic programs: load the donor from an existing shared object instead of merging it. The object's name as
+    /// the loader gets it, a path or a name to search for; without one, the path of
     /// `liballograft.so` beside the program.
     pub needed: Option<Option<OsString>>,
     /// Replace the dynamic loader of the running system: every program that starts later has the graft. Or graft a
     /// program that has other rights than its callers: set-id bits or capabilities.
     pub live: bool,
-    /// Of an executable for another architecture: graft it although its self-test cannot be run here.
+    /// For executables of another architecture: graft although the self-test cannot run here.
     pub untested: bool,
     /// The processor time that an executable's self-test may take.
     pub patience: Patience,

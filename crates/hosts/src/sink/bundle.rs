@@ -147,7 +147,7 @@ pub(crate) fn graft(
         }
         _ => None,
     };
-    // A graft is made from its stock file, where that is to be had: nothing of an earlier donor is left then.
+    // A graft is made from its stock file, where that is available: nothing of an earlier donor is left then.
     let source = match &stock {
         None => source,
         Some(stock) => {
@@ -157,7 +157,7 @@ pub(crate) fn graft(
                     surveyed = found;
                     from_stock
                 }
-                // The backup has somebody else's allocator in it, and what that had lost is in the graft.
+                // The backup has a foreign allocator in it, and the members that it had lost are in the graft.
                 Err(Error::Refused { refusal, .. }) if refusal.is_about_foreign() => source,
                 Err(error) => return Err(error),
             }

@@ -12,8 +12,8 @@ use crate::transaction::pending::Pending;
 use crate::transaction::staged::Staged;
 use crate::watch::Watch;
 
-/// Writes what has been verified to the file `out`, in one step: whoever looks sees what was there before or all of it.
-/// Undecided yet; `watch` is told while it goes on.
+/// Writes what has been verified to the file `out`, in one step: a reader sees the old file or all of the new one.
+/// The result is pending; `watch` hears of locks that are waited for.
 ///
 /// # Errors
 /// When `out` is a folder or a special file, or its folder is missing or cannot be written to.

@@ -98,8 +98,8 @@ impl Tree for System {
     }
 }
 
-/// What a program sees by an emulator that is told of a root folder: each path there, and where it has none, that of
-/// this system (qemu, util/path.c).
+/// The paths that a program sees under an emulator with a root folder: those in it, and where it has none, this
+/// system's (qemu, util/path.c).
 #[derive(Debug)]
 pub(crate) struct Emulated {
     pub(crate) root: System,

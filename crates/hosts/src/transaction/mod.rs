@@ -181,7 +181,7 @@ impl Transaction {
 
 impl Drop for Transaction {
     fn drop(&mut self) {
-        // Whoever can tell of it has called `commit` or `roll_back`.
+        // A caller that can report an error has called `commit` or `roll_back`.
         let _ = self.roll_back_all();
     }
 }
@@ -343,7 +343,7 @@ mod tests {
             transaction.swap(host, fresh(host, "record"), &record).unwrap();
             transaction.swap(host, fresh(host, "graft"), host).unwrap();
         }
-        // Somebody deletes what was kept of the first.
+        // Another process deletes what was kept of the first.
         for entry in fs::read_dir(folder.path()).unwrap().flatten() {
             if entry.file_name().to_string_lossy().starts_with(".allograft-tmp-a-") {
                 fs::remove_file(entry.path()).unwrap();

@@ -8,12 +8,13 @@ use crate::transaction::Transaction;
 
 /// The result of an operation whose files are all in place, and what they replaced still there under temporary names.
 ///
-/// Whoever reports the result commits it afterwards, or takes it back if the report fails. Dropped, it is taken back.
+/// The caller commits it once it has reported the result, or takes it back if the report fails. Dropped, it is taken
+/// back.
 #[must_use = "what is neither committed nor taken back is taken back in silence"]
 pub struct Pending<T> {
     result: T,
     transaction: Option<Transaction>,
-    /// Nobody else works in these folders until it is decided.
+    /// No other allograft works in these folders until it is decided.
     _locks: Option<FolderLocks>,
 }
 

@@ -20,7 +20,7 @@
 //! The backup is a second name (hard link) of the stock host: its bytes, owner and times are stock's own, and the
 //! host's old name for other links of the same file stays with them. Undoing gives the host that name back.
 //!
-//! Where the system gives no second name (somebody else's file, with `fs.protected_hardlinks`), the graft gets the
+//! Where the system gives no second name (another user's file, with `fs.protected_hardlinks`), the graft gets the
 //! backup's name first, and then host and backup exchange their names in one step: the backup is the stock file itself
 //! here, too. Undoing exchanges them again. Only where a file system has neither, the backup is a copy, which may not
 //! be able to have stock's owner; the record knows then what stock was.

@@ -395,7 +395,7 @@ fn what_fails_late_is_taken_back_for_every_host() {
         scenario.prepare(outer.path());
         let before = listing(outer.path());
         let first = AtomicUsize::new(0);
-        // Once the first host is replaced, somebody writes into the second one.
+        // Once the first host is replaced, another process writes into the second one.
         let meddle = |stage| {
             if stage == Stage::HostReplaced && first.fetch_add(1, Ordering::Relaxed) == 0 {
                 let mut bytes = before[Path::new(HOSTS[1])].clone();
@@ -453,7 +453,7 @@ fn what_cannot_be_taken_back_is_told() {
     let folder = outer.path();
     Scenario::Graft.prepare(folder);
     let count = AtomicUsize::new(0);
-    // Once the first host is replaced, somebody writes into the second one, and deletes what was kept of the first.
+    // Once the first host is replaced, another process writes into the second, and deletes what was kept of the first.
     let meddle = |stage| {
         if stage == Stage::HostReplaced && count.fetch_add(1, Ordering::Relaxed) == 0 {
             fs::write(folder.join(HOSTS[1]), "somebody else's").unwrap();

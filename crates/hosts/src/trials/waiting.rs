@@ -1,5 +1,5 @@
-//! Tests: two allografts in one folder. A program is tried without the folder's lock, so that nobody waits for it; and
-//! what another one does until the lock is taken is taken into account.
+//! Tests: two allografts in one folder. A program is tried without the folder's lock, so that the other does not wait;
+//! and what the other does before the lock is taken counts.
 
 use std::cell::RefCell;
 use std::ffi::OsString;
@@ -52,7 +52,7 @@ fn a_program_runs_while_its_folder_is_not_locked() {
     }
 }
 
-/// Grafts `host` while somebody else has the lock of its folder and, before giving it back, does `other`.
+/// Grafts `host` while another process holds the lock of its folder and calls `other` before it releases the lock.
 fn after(host: &Path, donor: &str, other: impl Fn()) -> Grafts {
     let folder = File::open(host.parent().unwrap()).unwrap();
     folder.lock().unwrap();

@@ -1,8 +1,8 @@
 //! The file whose `malloc` a running process is bound to, by the files that it has mapped.
 //!
 //! The loader has done its search already, so a request is answered by the mapped file of that name; the order of the
-//! files is the loader's. A file that no other one asks for was loaded later, by the program itself, and serves nobody
-//! else.
+//! files is the loader's. A file that no other one asks for was loaded later, by the program itself, and serves only
+//! itself.
 
 use std::collections::VecDeque;
 use std::rc::Rc;

@@ -15,7 +15,7 @@ use crate::loader::{Found, Place};
 const MOST_FILES: usize = 4096;
 /// The most requests for libraries in one process.
 pub(super) const MOST_REQUESTS: usize = 1 << 16;
-/// The most differing answers that are told.
+/// The most differing answers that are reported.
 const MOST_NOTES: usize = 3;
 
 /// The file whose `malloc` a program is bound to.
@@ -166,7 +166,7 @@ impl<'s, 't> Scope<'s, 't> {
             return Ok(());
         }
         *self.search.passed_over.borrow_mut() = None;
-        // For musl, nobody asks for it (`load_preload`), so nobody's search path counts.
+        // For musl, no file asks for it (`load_preload`), so no file's search path counts.
         let requested = self.request(name, (!is_musl).then_some(PROGRAM), list);
         let passed_over = self.search.passed_over.borrow_mut().take();
         let lists = format!("{list} lists {}", shown(name));

@@ -1,5 +1,5 @@
-//! Inspects a file of Windows: whether a donor is in it. Whose `malloc` serves is told by the note and by what the file
-//! imports of its C library.
+//! Inspects a file of Windows: whether a donor is in it. The note, and what the file imports of
+//! its C library, say whose `malloc` serves.
 
 use crate::error::InspectError;
 use crate::note::{self, GraftNote, Subject};

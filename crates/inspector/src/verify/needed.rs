@@ -121,8 +121,7 @@ pub(super) fn complete(elf: &Elf<'_>, stock: &Elf<'_>, name: &[u8], library: &[u
     checks
 }
 
-/// Returns the check whether the shared object that the loader takes, which is spoken of as `path`, is the one that the
-/// program was grafted with.
+/// Checks that the library that the loader would take (`path` in messages) is the one that this graft was made for.
 ///
 /// # Errors
 /// As for [`needed`].

@@ -176,7 +176,7 @@ fn among_arms_that_cannot_be_told_apart_the_one_with_least_memory_is_taken() {
     assert!(!exact.contains("interval is wide"), "{exact}");
 }
 
-/// What a server keeps when nobody asks it anything is paid for all day.
+/// The memory that an idle server keeps is paid for all day.
 #[test]
 fn idle_memory_of_a_server_counts_beside_its_peak() {
     let idle = |arms: Vec<ArmResult>, bytes: [u64; 2]| -> Vec<ArmResult> {

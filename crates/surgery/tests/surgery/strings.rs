@@ -113,7 +113,7 @@ fn an_entry_into_memcpy_that_the_donor_lacks_keeps_memcpy() {
     assert_eq!(arch, Arch::X86_64);
     let words = samples::STRINGS.replace("weak:hidden:__memcpy_fwd weak:hidden:__memcpy_fwd_alias_1", "");
     let donor = |words: &str| samples::tuned(&samples::strings_of(arch, words, "test"));
-    // memmove goes too, so that nobody asks for it any more.
+    // memmove goes too, so that no member asks for it any more.
     let (_, graft) = grafted(&samples::bytes(&path), &donor(&words));
     assert!(!symbols(&graft).0.contains_key("__memcpy_fwd"));
     let refusal = refused(&samples::bytes(&path), &donor(&words.replace("weak:memmove", "")));

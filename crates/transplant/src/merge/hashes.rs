@@ -44,8 +44,8 @@ pub(super) fn gnu_table<'n>(names: impl ExactSizeIterator<Item = &'n [u8]>, firs
     table
 }
 
-/// Returns a System V hash table of all symbols, by their numbers from 0 on. A symbol without a name here is found by
-/// nobody.
+/// Returns a System V hash table of all symbols, by their numbers from 0 on. A symbol without a name here is not
+/// found.
 pub(super) fn sysv_table(names: &[Option<&[u8]>]) -> Vec<u8> {
     let count = (names.len() as u32 / 2).max(1);
     let (mut buckets, mut chains) = (vec![0_u32; count as usize], vec![0_u32; names.len()]);

@@ -74,7 +74,7 @@ impl Table {
             let now = table.renumbered(relocation, names, moves, true)?;
             table.slots.push(now);
         }
-        // DT_RELR stays as it is. It relocates the old initial storage, which nobody reads any more.
+        // DT_RELR stays unchanged. It relocates the old initial storage, which is no longer read.
         if !image.position_independent && !program.packed.is_empty() {
             return Err(refused("its addresses are fixed, and yet relocated (DT_RELR)").into());
         }

@@ -1,4 +1,4 @@
-//! `--pull-request`: what the maintainer of somebody else's project needs to decide.
+//! `--pull-request`: what the maintainer of another project needs to decide.
 
 use std::fmt::Write;
 

@@ -31,7 +31,7 @@ fn records(linked: &Linked<'_, '_>) -> Vec<u64> {
     (start..end).step_by(VARIABLE as usize).collect()
 }
 
-/// Returns what the donor is told wrongly. `found` is its memory in the graft.
+/// Returns the wrong ones of the donor's parameters. `found` is its memory in the graft.
 pub(in crate::verify) fn told(
     elf: &Elf<'_>,
     linked: &Linked<'_, '_>,

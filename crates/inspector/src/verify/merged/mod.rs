@@ -161,7 +161,7 @@ fn is_family(name: &[u8]) -> bool {
     PUBLIC.iter().chain(&BESIDE_MUSL).chain(&REPORTS_OF_GLIBC).any(|own| own.as_bytes() == name)
 }
 
-/// Checks that whoever looks up a function of the family finds the donor's, whatever version it asks for.
+/// Checks that every look-up of a function of the family, for any version, finds the donor's.
 fn lookup(tables: &Tables<'_, '_>, merged: &Merged) -> Check {
     let mut complaints = Vec::new();
     let code = |address: u64| {
@@ -240,7 +240,7 @@ pub(super) fn unchanged(graft: &Elf<'_>, stock: &Elf<'_>, start: u64, slots: &Ra
 fn symbols(graft: &Tables<'_, '_>, stock: &Tables<'_, '_>, merged: &Merged) -> Check {
     let (mut complaints, mut count) = (Vec::new(), 0);
     for symbol in stock.hashed() {
-        // Those that nobody finds in stock either: undefined, and not the address of a stub.
+        // Look-ups in stock do not find these either: undefined, and not the address of a stub.
         if symbol.section == 0 && (symbol.value == 0 || is_family(symbol.name)) || symbol.info >> 4 == 0 {
             continue;
         }

@@ -38,7 +38,7 @@ pub(super) fn indirect_jumps(image: &Image<'_>) -> Vec<(u64, u64)> {
 
 /// `mrs a, tpidr_el0; ldr b, [a + offset]; ldr x0, [b, key, 8]; ret`, in any order that works.
 pub(super) fn values(code: &Code<'_>, start: u64) -> Option<i64> {
-    /// Of a load that adds a register: the register counts as 32 bits without a sign, or as 64 bits; and it is
+    /// For loads that add a register: the register counts as 32 bits without a sign, or as 64 bits; and it is
     /// multiplied by the size of the element.
     const UNSIGNED: u32 = 2;
     const WHOLE: u32 = 3;
