@@ -63,7 +63,7 @@ impl Workshop {
         self.link_sources(home, graft, &sources)
     }
 
-    /// The same for sources at any path.
+    /// Links sources at any path.
     ///
     /// # Errors
     /// As [`Workshop::link`].

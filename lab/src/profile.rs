@@ -248,7 +248,7 @@ impl Task {
         Ok((after - before) as f64 / took.as_secs_f64())
     }
 
-    /// The same while the process is profiled, so long after the profiler was started.
+    /// Measures a window while the process is profiled, so long after the profiler was started.
     fn profiled_window(&mut self, allograft: &Path, attached: Duration) -> Result<f64> {
         let duration = (attached + WINDOW + MARGIN).as_secs_f64().to_string();
         let mut command = Command::new(allograft);

@@ -67,7 +67,7 @@ pub fn components(checkout: &Path) -> Result<Vec<Component>> {
     let metadata = Metadata::of(checkout, &[])?;
     let packages = packages(checkout, &metadata)?;
     let mut components = donors(checkout, &packages)?;
-    // The same libraries are linked on all architectures. Donors' sources are dependencies on no platform.
+    // All architectures link these libraries. Donors' sources are dependencies on no platform.
     let native = Metadata::of(checkout, &["--filter-platform", "x86_64-unknown-linux-musl"])?;
     let linked = linked(&native)?;
     for package in metadata.packages.iter().filter(|package| linked.contains(package.id.as_str())) {

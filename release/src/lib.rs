@@ -54,7 +54,7 @@ pub use third_party::licenses;
 /// What allograft is, in one line.
 const SUMMARY: &str = "Transplants a modern allocator into static musl toolchains";
 
-/// The same at length. Lines of at most 79 columns.
+/// The description at length. Lines of at most 79 columns.
 const DESCRIPTION: &str = "\
 allograft replaces musl's malloc in a toolchain's libc.a, or in a linked static
 executable, with a modern allocator, and its string functions with fast ones.

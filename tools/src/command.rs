@@ -55,7 +55,7 @@ pub fn build_allograft() -> Result<PathBuf> {
     build_allograft_with(&[])
 }
 
-/// The same for cargo's subcommand.
+/// Builds cargo's subcommand.
 ///
 /// # Errors
 /// When it does not build.
@@ -63,7 +63,7 @@ pub fn build_cargo_allograft() -> Result<PathBuf> {
     build("cargo-allograft", &[])
 }
 
-/// The same with these variables in cargo's environment.
+/// Builds the program with these variables in cargo's environment.
 ///
 /// # Errors
 /// When it does not build.

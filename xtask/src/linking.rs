@@ -146,7 +146,7 @@ impl Musl {
         self.compile_with(compiler, &[], source, object)
     }
 
-    /// The same with more flags.
+    /// Compiles a source with more flags.
     ///
     /// # Errors
     /// When it does not compile.
@@ -170,7 +170,7 @@ impl Musl {
         self.link_all(compiler, &[object.to_owned()], libdir, out)
     }
 
-    /// The same for several objects and archives.
+    /// Links several objects and archives.
     ///
     /// # Errors
     /// When it does not link.

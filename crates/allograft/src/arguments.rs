@@ -5,10 +5,11 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::command;
 use crate::failure::Failure;
+use crate::global::Global;
 use crate::output::{Output, acts, printable};
 
 const AFTER_HELP: &str = "\
@@ -36,9 +37,6 @@ allograft puts a modern allocator into static musl toolchains and programs, and 
   allograft help                      all commands; in a Cargo project: `cargo allograft build --release`
 ";
 
-/// The heading in help under which the flags of every command are listed.
-const GLOBAL: &str = "Global options";
-
 /// Transplants a modern allocator into static musl toolchains
 ///
 /// A static musl program allocates through musl's malloc, which is slow with several threads. allograft replaces it
@@ -50,23 +48,6 @@ pub(crate) struct Arguments {
     pub(crate) global: Global,
     #[command(subcommand)]
     pub(crate) command: Command,
-}
-
-/// Flags that every command takes.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct Global {
-    /// Print one JSON document on standard output
-    #[arg(long, global = true, help_heading = GLOBAL)]
-    pub(crate) json: bool,
-    /// Print errors only
-    #[arg(short, long, global = true, help_heading = GLOBAL, conflicts_with = "verbose")]
-    pub(crate) quiet: bool,
-    /// Print more detail
-    #[arg(short, long, global = true, help_heading = GLOBAL)]
-    pub(crate) verbose: bool,
-    /// When to use colours
-    #[arg(long, global = true, help_heading = GLOBAL, value_name = "WHEN", default_value = "auto")]
-    pub(crate) color: ColorChoice,
 }
 
 /// What to do.
@@ -179,7 +160,7 @@ pub(crate) fn tell(mut error: clap::Error, program: &str) -> String {
     plain
 }
 
-/// The same for a program without JSON. Returns its exit code: 0 for help and version.
+/// Prints an error of a program without JSON. Returns its exit code: 0 for help and version.
 pub(crate) fn tell_and_end(error: clap::Error, program: &str) -> ExitCode {
     let code = if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS };
     tell(error, program);
@@ -250,6 +231,45 @@ fn early_color() -> ColorChoice {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn separate(line: &str) -> String {
+        let words = line.split(' ').map(OsString::from).collect();
+        let words = command::bench::separated(&Arguments::command(), words).unwrap();
+        words.iter().map(|word: &OsString| word.to_str().unwrap()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn a_program_begins_its_own_words() {
+        for (typed, read) in [
+            ("allograft bench ./p", "allograft bench -- ./p"),
+            ("allograft bench p --json -v", "allograft bench -- p --json -v"),
+            ("allograft -v --color never bench --rounds 3 ./p --rounds 4", ""),
+            ("allograft bench --json --donors=a,b -q --html r.html ./p -- x", ""),
+            ("allograft bench --build make input", "allograft bench --build make -- input"),
+            ("allograft bench -v --color never ./p", ""),
+        ] {
+            let read = if read.is_empty() { typed.replacen(" ./p", " -- ./p", 1) } else { read.to_owned() };
+            assert_eq!(separate(typed), read, "{typed}");
+        }
+    }
+
+    #[test]
+    fn what_stays_as_it_is_typed() {
+        for typed in [
+            "allograft",
+            "allograft bench",
+            "allograft bench --quick",
+            "allograft bench -- ./p -x",
+            "allograft bench --donors stock -- map",
+            "allograft bench map larson --donors stock",
+            "allograft bench --rounds 3 suite:map",
+            "allograft graft bench ./p",
+            "allograft inspect ./p",
+            "allograft --color bench ./p",
+        ] {
+            assert_eq!(separate(typed), typed);
+        }
+    }
 
     #[test]
     fn the_parser_is_sound() {

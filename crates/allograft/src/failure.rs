@@ -115,7 +115,7 @@ impl From<hosts::Error> for Failure {
 }
 
 impl Failure {
-    /// The same failure, where some files are still changed.
+    /// Adds that some files are still changed.
     fn not_rolled_back(self, rollback: &RollbackFailure) -> Failure {
         let (message, help) = (format!("{}; {rollback}", self.message), remedy::help(&rollback.remedy()));
         Failure { message, said: self.said, help, exit_code: RollbackFailure::EXIT_CODE }

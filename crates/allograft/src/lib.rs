@@ -5,11 +5,13 @@
 //! | `command` | a file for each command of `allograft` |
 //! | `cargo` | the commands of `cargo allograft` |
 //! | `arguments` | the command line |
+//! | `global` | the flags that every command takes |
 //! | `choice` | the options `--donor`, `--strings`, `--profile` and `--set`, which several commands have |
 //! | `target` | the target of a command: a path, `swift:ID` or `rust:TRIPLE` |
 //! | `rust` | Rust's targets: where a toolchain has their `libc.a` |
 //! | `triple` | names of targets, as Rust, clang, Swift and zig spell them |
 //! | `tuning` | a donor's file with its options written into it |
+//! | `shell` | words for a POSIX shell |
 //! | `similar` | which known name a mistyped one may stand for |
 //! | `output` | text, JSON, warnings and errors on their way to the terminal |
 //! | `json` | the JSON documents |
@@ -29,13 +31,17 @@ mod cargo;
 mod choice;
 mod command;
 mod failure;
+mod global;
 mod json;
 mod output;
 mod program;
 mod progress;
+#[cfg(test)]
+mod remedies;
 mod remedy;
 mod rust;
 mod sbom;
+mod shell;
 mod signals;
 mod similar;
 mod stand_in;

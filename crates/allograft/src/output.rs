@@ -16,8 +16,8 @@ use clap::ColorChoice;
 use hosts::Locking;
 use serde::Serialize;
 
-use crate::arguments::Global;
 use crate::failure::{Failure, REPORT};
+use crate::global::Global;
 use crate::json;
 use page::Marks;
 pub(crate) use page::{Cell, Page, Table};

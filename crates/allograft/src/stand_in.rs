@@ -8,8 +8,8 @@ use std::process::{Command, ExitCode, ExitStatus, Stdio};
 
 use clap::ColorChoice;
 
-use crate::arguments::Global;
 use crate::failure::{Failure, mend};
+use crate::global::Global;
 use crate::output::Output;
 
 /// Replaces this process with that program.

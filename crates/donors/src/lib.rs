@@ -32,7 +32,7 @@ pub struct Donor {
     blobs_with_strings: Files,
     /// The donor linked for musl's dynamic loader, for each architecture where that is supported.
     loaders: Files,
-    /// The same with the string functions.
+    /// Those loader blobs with the string functions.
     loaders_with_strings: Files,
     /// The options that differ there from the donor's own defaults.
     loader_options: &'static [(&'static str, i64)],

@@ -142,7 +142,7 @@ impl Problem {
         }
     }
 
-    /// The same as an error of a reader.
+    /// Converts it into an error of a reader.
     pub(crate) fn into_io(self) -> io::Error {
         io::Error::other(self)
     }

@@ -254,7 +254,8 @@ pub fn log_ratios(runs: &[Run], to: &[Run]) -> Vec<f64> {
     paired_logs(runs, to, |figures| Some(figures.cost()))
 }
 
-/// The same for the processor time of the program, or of a server for each request. A run without a figure is left out.
+/// Returns the ratios of the program's processor time, or a server's for each request. A run without a figure is left
+/// out.
 pub fn processor_log_ratios(runs: &[Run], to: &[Run]) -> Vec<f64> {
     paired_logs(runs, to, Figures::processor_cost)
 }

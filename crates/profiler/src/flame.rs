@@ -241,7 +241,7 @@ fn shortened(escaped: &str, room: usize) -> String {
 
 /// The colours, as variables of a theme.
 pub(crate) const LIGHT: &str = "--fa:#e8886b;--fs:#b79be0;--fl:#7fb2e5;--fn:#c9ced6;--fo:#f2cf7a;--frame-ink:#1c1e21";
-/// The same for the dark theme.
+/// The colours of the dark theme.
 pub(crate) const DARK: &str = "--fa:#a8472f;--fs:#6d4fa0;--fl:#2f6596;--fn:#454c55;--fo:#7c5f17;--frame-ink:#f0f1f3";
 /// The style of the frames.
 pub(crate) const FRAMES: &str = "\

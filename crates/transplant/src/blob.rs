@@ -20,7 +20,7 @@ const UPPER: u32 = 549;
 /// Relocations that the linker has resolved, or resolves at its own addresses: R_X86_64_64, PC32, GOT32, PLT32,
 /// GOTPCREL, PC64, GOTPCRELX, REX_GOTPCRELX, RELATIVE.
 const SETTLED_X86_64: [u32; 9] = [1, 2, 3, 4, 9, 24, 41, 42, 8];
-/// The same for aarch64: R_AARCH64_ABS64, PREL64, PREL32, LD_PREL_LO19, ADR_PREL_LO21, ADR_PREL_PG_HI21,
+/// Those of aarch64: R_AARCH64_ABS64, PREL64, PREL32, LD_PREL_LO19, ADR_PREL_LO21, ADR_PREL_PG_HI21,
 /// ADD_ABS_LO12_NC, LDST8_ABS_LO12_NC, TSTBR14, CONDBR19, JUMP26, CALL26, LDST16, LDST32, LDST64, LDST128,
 /// ADR_GOT_PAGE, LD64_GOT_LO12_NC, RELATIVE. Distances between pages stay right wherever the blob begins at a page.
 const SETTLED_AARCH64: [u32; 19] =

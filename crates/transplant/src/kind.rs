@@ -30,7 +30,7 @@ pub(crate) fn check(image: &Image<'_>) -> Result<(), Refusal> {
     if is_guarded(image) { Err(Refusal::Guarded) } else { Ok(()) }
 }
 
-/// The same for programs that no code goes into.
+/// Checks a program that no code goes into.
 pub(crate) fn check_unguarded(image: &Image<'_>) -> Result<(), Refusal> {
     if let [Some(text), _] = notes(image.bytes) {
         let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();

@@ -21,9 +21,9 @@ pub(crate) struct Location {
 
 /// How many bytes of zeros a file may grow by without need, to match memory that is not in the file (`.bss`).
 const MOST_PADDING: u64 = 1 << 20;
-/// The same for a dynamic program, whose loader needs it on kernels before 5.18.
+/// The most zeros in a dynamic program, whose loader needs them on kernels before 5.18.
 const MOST_HOLE: u64 = 1 << 24;
-/// The same for one that needs it on every kernel.
+/// The most zeros in a dynamic program that needs them on every kernel.
 const MOST_ZEROS: u64 = 1 << 28;
 
 impl Location {
@@ -42,7 +42,7 @@ impl Location {
         }
     }
 
-    /// The same for a dynamic program. Kernels before 5.18 tell its loader a wrong place of its program headers
+    /// Chooses it in a dynamic program. Kernels before 5.18 tell its loader a wrong place of its program headers
     /// unless the distances agree, so they do, unless that takes more than [`MOST_HOLE`]. A program with so much
     /// `.bss` needs a later kernel ([`Location::needs_later_kernel`]).
     ///

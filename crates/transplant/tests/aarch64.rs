@@ -32,7 +32,7 @@ fn linked(name: &str, flags: &[&str]) -> Vec<u8> {
     linked_with(name, flags, "")
 }
 
-/// The same with some assembly of the program's own.
+/// Links a program with some assembly of its own.
 fn linked_with(name: &str, flags: &[&str], assembly: &str) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let (source, more) = (folder.path().join("more.s"), folder.path().join("more.o"));

@@ -64,7 +64,7 @@ impl Shop {
         fs::read(self.path("stock")).unwrap()
     }
 
-    /// The same with musl, to be started by its loader.
+    /// Links it with musl, to be started by its loader.
     fn musl(&self, position_independent: bool) -> Vec<u8> {
         let out = fixtures::program::linked_with_musl(
             self.folder(),

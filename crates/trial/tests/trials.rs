@@ -29,7 +29,7 @@ fn lld() -> PathBuf {
     fixtures::lld_folder().join("ld.lld")
 }
 
-/// The same with one program, that every way to link is tried with.
+/// Options for one program, with which every way to link is tried.
 fn only(name: &str, linkers: &[PathBuf]) -> TrialOptions<'static> {
     TrialOptions { only: vec![name.to_owned()], ..options(linkers) }
 }

@@ -99,10 +99,10 @@ impl Tree {
         self.run_with("", work, before, script)
     }
 
-    /// Does the same, and has the kernel run programs for aarch64 by an emulator.
+    /// Runs a script, and has the kernel run programs for aarch64 by an emulator.
     ///
     /// # Errors
-    /// The same.
+    /// As [`Tree::run`].
     pub(crate) fn run_emulated(&self, work: &Path, before: Option<&Path>, script: &str) -> Result<String> {
         let emulator = fixtures::emulator(Arch::Aarch64).context("no emulator: run `cargo xtask setup`")?;
         self.run_with(&format!(":aarch64:M::{AARCH64}:{}:F", emulator.display()), work, before, script)

@@ -33,11 +33,11 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use crate::command::verdict;
 use crate::failure::{Failure, mend};
 use crate::output::Output;
+use crate::shell::quoted;
 use crate::signals::is_ignored;
 pub(crate) use arms::{Arm, Libc};
 pub(crate) use host::StockMusl;
 pub(crate) use scratch::Scratch;
-pub(crate) use template::quoted;
 pub(crate) use words::{measuring as command_to_measure, separated};
 
 /// Measure a program, or the suite, with stock musl and with each donor, and say what to take

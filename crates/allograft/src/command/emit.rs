@@ -5,20 +5,21 @@ mod snippets;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use format::Note;
 use hosts::{Candidate, Locking, Watch};
 use inspector::verify::Verified;
 use relocatable::{Binding, merge, symbols};
-use serde::Serialize;
 use surgery::archive::{Archive, Insert};
 use surgery::donor::note_text;
 
 use crate::choice::Choice;
-use crate::command::graft::{named, shell_quoted};
+use crate::command::graft::named;
 use crate::failure::{Failure, REPORT, told};
+use crate::json::Form;
 use crate::json::{self, Snippet};
 use crate::output::{Output, Page, Style};
+use crate::shell::shell_quoted;
 use crate::signals::Cleanup;
 use crate::triple::{Libc, Triple};
 use crate::tuning;
@@ -54,18 +55,6 @@ pub(crate) struct Emit {
 /// Help of `--strings`, whose default depends on the form.
 const STRINGS: &str =
     "Whether to put in fast string functions too (memcpy, strlen and similar) [default: on; off for shared objects]";
-
-/// What is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Form {
-    /// One relocatable object, for any link line
-    Object,
-    /// The same as a static library, for -l
-    Archive,
-    /// A shared object, for LD_PRELOAD
-    Shared,
-}
 
 impl Form {
     /// The default name of the file.

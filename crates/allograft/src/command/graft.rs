@@ -15,12 +15,12 @@ use hosts::{Action, ArchiveOperation, Bundle, Carried, Grafted, Grafts, Locking,
 use surgery::plan::{Plan, RemovedMember};
 
 use crate::choice::Choice;
-use crate::command::bench::quoted;
 use crate::failure::{Failure, told};
 use crate::json;
-use crate::output::{Output, Page, Style, acts};
+use crate::output::{Output, Page, Style};
 use crate::progress::Bar;
 use crate::remedy;
+use crate::shell::shell_quoted;
 use crate::signals::Cleanup;
 use crate::target::located;
 
@@ -349,22 +349,6 @@ fn steps_of_bundle(text: &mut Page, bundle: &Bundle, output: &Output) {
     if let Some(sha256) = &bundle.sha256 {
         step(text, output, "install:", &format!("swift sdk install {path}"));
         step(text, output, "", &format!("from a URL: swift sdk install URL --checksum {sha256}"));
-    }
-}
-
-/// Quotes `text` as a word for a POSIX shell, to be printed. Characters that a terminal would act on have the form
-/// `$'\033'` (POSIX.1-2024, XCU 2.2.4).
-pub(crate) fn shell_quoted(text: &str) -> String {
-    if !text.contains(acts) {
-        quoted(text)
-    } else {
-        let escaped = |c: char| match c {
-            '\n' => r"\n".to_owned(),
-            '\'' | '\\' => format!("\\{c}"),
-            _ if acts(c) => c.to_string().bytes().map(|byte| format!("\\{byte:03o}")).collect(),
-            _ => c.to_string(),
-        };
-        format!("$'{}'", text.chars().map(escaped).collect::<String>())
     }
 }
 

@@ -11,9 +11,10 @@ use format::Arch;
 use inspector::{Libc, Link, Way};
 use profiler::{Analysis, Bottleneck, Error, Options, Profile as Profiled, Target};
 
-use super::bench::{command_to_measure, interruption, quoted};
+use super::bench::{command_to_measure, interruption};
 use crate::failure::{Failure, REPORT, mend};
 use crate::output::{Output, Page, Style, file};
+use crate::shell::quoted;
 
 /// Say what a program waits for: its allocator, page faults, string functions, locks, input and output, or itself
 ///

@@ -1,9 +1,8 @@
 //! The document of `allograft emit`.
 
+use clap::ValueEnum;
 use format::{Arch, Note};
 use serde::Serialize;
-
-use crate::command::emit::Form;
 
 /// The file that `emit` wrote.
 #[derive(Debug, Serialize)]
@@ -37,4 +36,16 @@ pub(crate) struct Snippet {
     pub(crate) name: &'static str,
     /// What to write there.
     pub(crate) text: String,
+}
+
+/// The kind of file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Form {
+    /// One relocatable object, for any link line
+    Object,
+    /// A static library with the object, for -l
+    Archive,
+    /// A shared object, for LD_PRELOAD
+    Shared,
 }

@@ -29,7 +29,7 @@ use std::path::Path;
 use serde::Serialize;
 
 pub(crate) use donors::Donors;
-pub(crate) use emit::{Emitted, Snippet};
+pub(crate) use emit::{Emitted, Form, Snippet};
 pub(crate) use failure::Failed;
 pub(crate) use graft::Grafts;
 pub(crate) use image::{Affected, Image, ImageForm, ImagePreload, Unaffected, Variables};

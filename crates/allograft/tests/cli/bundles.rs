@@ -108,7 +108,7 @@ fn a_packed_bundle_in_every_format_of_tar() {
         assert_eq!(bundle["tar_sha256"], sha256(&grafted));
         assert_only_libcs_differ(&tar, &grafted, &expected);
         assert!(grafted.len().is_multiple_of(10_240), "{format}: whole records");
-        // The same graft again gives the same bytes, and the source is unchanged.
+        // A second graft gives the same bytes, and the source is unchanged.
         lab.run(["graft", "sdk.bin", "-o", "again.tar.gz"]).exits(0);
         assert!(fs::read(lab.path("again.tar.gz")).unwrap() == out, "{format}: not the same twice");
         for name in ["out.artifactbundle.tar.gz", "again.tar.gz"] {

@@ -182,7 +182,7 @@ fn a_shared_object_is_preloaded_into_programs_of_glibc() {
     }
 }
 
-/// The same file works under musl's loader.
+/// The file also works under musl's loader.
 #[test]
 fn a_shared_object_is_preloaded_into_programs_of_musl() {
     let (lab, loader) = (Lab::new(), fixtures::musl_loader(Arch::X86_64));

@@ -105,7 +105,7 @@ fn exchanged_and_given_back<const N: usize>(programs: [(bool, bool); N]) {
         let verified = lab.run(["verify", "proof"]).exits(0).out;
         let entries = format!("string functions jump into the donor's segment: {}\n", redirected.join(" "));
         assert!(verified.contains(&entries) && verified.contains("self-test: passed"), "{verified}");
-        // The same graft again changes nothing. Without string functions, the graft is the one that it would have been
+        // A second graft changes nothing. Without string functions, the graft is the one that it would have been
         // before.
         lab.run(["graft", "proof", "--strings", "on"]).exits(0);
         lab.run(["graft", "proof"]).exits(0);

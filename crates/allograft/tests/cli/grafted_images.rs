@@ -200,7 +200,7 @@ fn a_tar_keeps_its_entries_and_comes_back() {
     assert_eq!(new_names.len(), old.len() + 3, "a layer, a configuration, a manifest");
     lab.run(["undo", "new.tar", "-o", "stock.tar"]).exits(0);
     assert!(fs::read(lab.path("stock.tar")).unwrap() == fs::read(&tar).unwrap());
-    // The same layer whatever the form.
+    // The layer does not depend on the form.
     put(&lab, "image", &layout);
     lab.run(["graft", "image", "-o", "folder"]).exits(0);
     for (name, bytes) in files(&lab.path("folder")).iter().filter(|(name, _)| name.starts_with("blobs")) {

@@ -58,7 +58,7 @@ fn every_dynamic_program_has_the_donor_and_loses_it() {
     let verified = lab.run(["verify", path]).exits(0);
     assert!(verified.out.contains("the ends of threads and processes"), "{verified:?}");
     assert!(!verified.out.contains("main"), "a loader has none: {verified:?}");
-    // The same graft again changes nothing; another donor replaces it, made anew from stock.
+    // A second graft changes nothing; another donor replaces it, made anew from stock.
     assert!(lab.run(["graft", path, "--donor", "mimalloc"]).out.starts_with("unchanged"));
     assert_eq!(lab.run(["graft", path, "--donor", "snmalloc"]).code, 0);
     assert!(says(&program).contains("snmalloc"), "{}", says(&program));

@@ -94,7 +94,7 @@ fn scripts_that_look_for_a_compiler() {
     place.carries("server", "snmalloc");
     let found = fs::read_to_string(place.lab.path("found")).unwrap();
     assert!(found.contains("the cache/allograft/run/"), "{found}");
-    // The same compiler without `run`: stock.
+    // That compiler without `run`: stock.
     let path = format!("{}:{}", place.lab.path("bin").display(), std::env::var("PATH").unwrap());
     let mut compiler = Command::new(found.trim());
     compiler.args(["-static", "-O1", "-fno-builtin", "-o", "server", "server.c"]).current_dir(place.lab.path(""));
@@ -108,10 +108,10 @@ fn scripts_that_look_for_a_compiler() {
 fn a_linker_that_is_called_by_its_name() {
     let place = Place::new();
     let lib = fixtures::debian_musl(fixtures::Arch::X86_64).libdir;
-    let lib = lib.display();
+    let lib = fixtures::shell::word(&lib);
     let script = format!(
-        "set -e\nmusl-gcc -O1 -fno-builtin -c server.c\nld -static -o server '{lib}/crt1.o' '{lib}/crti.o' server.o \
-         -L '{lib}' -lc '{lib}/crtn.o'\n"
+        "set -e\nlib={lib}\nmusl-gcc -O1 -fno-builtin -c server.c\nld -static -o server \"$lib/crt1.o\" \
+         \"$lib/crti.o\" server.o -L \"$lib\" -lc \"$lib/crtn.o\"\n"
     );
     place.run(&["sh", "-c", &script]).exits(0).says(&["`server`"]);
     place.carries("server", "snmalloc");

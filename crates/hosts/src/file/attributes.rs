@@ -29,7 +29,7 @@ pub(crate) enum Lost {
 }
 
 impl Lost {
-    /// The same for several files: what they could not keep.
+    /// The attribute that several files could not keep.
     pub(crate) fn what(&self) -> String {
         match self {
             Lost::Group(_) => "their group".to_owned(),

@@ -14,7 +14,7 @@ use crate::system::{EMULATED_ROOT, Emulated, System};
 pub(crate) const LOADS_NAMESPACES: &str = "can load libraries into a namespace of their own (dlmopen): these have a libc and a malloc of their own there, and a \
      block that goes to the program would crash it";
 
-/// The same on a program with much memory that is not in its file.
+/// A remark on a program with much memory that is not in its file.
 pub(crate) const NEEDS_LATER_KERNEL: &str = "starts with Linux 5.18 and later only: its .bss is too large to be written as zeros, and older kernels tell its \
      loader a wrong place of its program headers";
 

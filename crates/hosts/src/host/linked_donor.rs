@@ -89,7 +89,7 @@ impl LinkedDonor {
         Ok(LinkedDonor { malloc, strings, donation: Donation::Redirect(Box::new(blob)), linked })
     }
 
-    /// The same donor, to be loaded by this name rather than merged.
+    /// Makes it a donor that is loaded by this name rather than merged.
     pub(crate) fn needed(self, name: Vec<u8>) -> LinkedDonor {
         let donation = match self.donation {
             Donation::Merge(library) | Donation::Need { library, .. } => {

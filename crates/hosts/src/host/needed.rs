@@ -77,7 +77,7 @@ impl<'p> Destination<'p> {
         fs::canonicalize(folder).context(folder, "read")
     }
 
-    /// The same as the program sees it: from its root on.
+    /// The folder as the program sees it: from its root on.
     fn folder_inside(&self) -> Result<PathBuf, Error> {
         let folder = self.folder()?;
         let Some(root) = self.root else { return Ok(folder) };

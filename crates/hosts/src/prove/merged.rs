@@ -72,8 +72,8 @@ fn beside(host: &Path, copy: &[u8]) -> Result<TempPath, Error> {
     Ok(file.into_temp_path())
 }
 
-/// The same for another architecture. The program's own paths start in the root folder, or in the one that the user has
-/// told the emulator of.
+/// Runs it for another architecture. The program's own paths start in the root folder, or in the one that the user has
+/// given to the emulator.
 fn emulated(
     host: &Path,
     root: Option<&Path>,

@@ -41,7 +41,7 @@ impl ProvenDigest {
         self.0.sha256()
     }
 
-    /// The same graft, made again; `None` if it is another.
+    /// Returns the graft, made again; `None` if the bytes differ.
     pub(crate) fn confirm(&self, bytes: Vec<u8>) -> Option<Proven> {
         self.0.confirm(bytes).map(Proven)
     }

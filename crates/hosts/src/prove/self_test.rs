@@ -41,7 +41,7 @@ pub fn self_test(host: &Path, root: Option<&Path>, graft: &[u8], patience: Patie
     }
 }
 
-/// The same of a program that finds what it loads.
+/// Runs the self-test of a program whose libraries are in place.
 pub(crate) fn run(
     host: &Path,
     root: Option<&Path>,

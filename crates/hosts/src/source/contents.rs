@@ -29,7 +29,7 @@ pub struct FoundGraft {
     pub name: PathBuf,
     /// Where it has been unpacked, with the start files that lie beside it in the bundle.
     pub libc: PathBuf,
-    /// The same file of the bundle's backup, where there is one.
+    /// The file in the bundle's backup, if there is one.
     pub stock: Option<PathBuf>,
 }
 

@@ -25,7 +25,7 @@ pub(crate) fn swift_sdks(manifest: &[u8]) -> Vec<String> {
     names
 }
 
-/// The same of an unpacked bundle; none where the folder is no bundle.
+/// Returns the Swift SDKs of an unpacked bundle; none where the folder is not a bundle.
 pub(crate) fn swift_sdks_in(folder: &Path) -> Vec<String> {
     let mut manifest = Vec::new();
     let path = folder.join("info.json");

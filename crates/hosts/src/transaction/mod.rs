@@ -42,7 +42,7 @@ enum Previous {
     Nothing,
     /// The file that had the name, under another one.
     Kept(TempPath),
-    /// The same for a folder.
+    /// The folder that had the name, under another one.
     KeptFolder(TemporaryFolder),
     /// The file that had the name has this one, which was that of the file that has the name now.
     Exchanged(PathBuf),

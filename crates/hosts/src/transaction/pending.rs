@@ -28,7 +28,7 @@ impl<T> Pending<T> {
         Pending { result, transaction: None, _locks: None }
     }
 
-    /// The same with something added to the result.
+    /// Adds something to the result.
     pub fn noted(mut self, add: impl FnOnce(&mut T)) -> Pending<T> {
         add(&mut self.result);
         self

@@ -189,7 +189,7 @@ mod tests {
         bytes
     }
 
-    /// The same in the old format.
+    /// A cache with these entries in the old format.
     fn old_format(entries: &[(u32, &str, &str)]) -> Vec<u8> {
         let mut bytes = OLD.to_vec();
         bytes.push(0);

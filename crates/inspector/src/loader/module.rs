@@ -400,7 +400,7 @@ fn by_gnu_hash(table: &Bytes<'_>, name: &[u8]) -> Option<Vec<usize>> {
     }
 }
 
-/// The same for the older kind of hash table.
+/// Looks a name up in the older kind of hash table.
 fn by_hash(table: &Bytes<'_>, name: &[u8]) -> Option<Vec<usize>> {
     let hash = name.iter().fold(0u32, |hash, &byte| {
         let hash = (hash << 4).wrapping_add(u32::from(byte));

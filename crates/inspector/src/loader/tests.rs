@@ -354,7 +354,7 @@ fn the_name_of_a_library_is_no_evidence_of_its_content() {
         let malloc = inspected(&tree, &program(&[library_name, "libc.so.6"]));
         assert_eq!((malloc.name.as_str(), malloc.file.as_deref()), ("unknown", Some(path.as_str())), "{malloc:#?}");
         assert!(malloc.evidence.iter().any(|line| line.detail.contains("any file may have that name")), "{malloc:#?}");
-        // The same if nothing but the program is there.
+        // Nor is it known if nothing but the program is there.
         let malloc = inspected(&Made::new(), &program(&[library_name, "libc.so.6"]));
         assert_eq!(malloc.name, "unknown", "{malloc:#?}");
         assert!(malloc.evidence.iter().any(|line| line.detail.contains("any file may have that name")), "{malloc:#?}");

@@ -98,7 +98,7 @@ fn malloc_of_musl(library: &Library<'_>, lite: &Part<'_>) -> Allocator {
     if lite.exported(b"__libc_malloc_impl").is_none() || lite.exported(b"__libc_malloc").is_none() {
         return unknown(", and no known allocator's insides are tied to it");
     }
-    // The same allocator has to come with every function: take the first provider of each.
+    // Every function has to come with one allocator: take the first provider of each.
     let functions = ["__libc_free", "__libc_realloc", "__malloc_allzerop", "__malloc_atfork"];
     let strong = |part: &&Part<'_>, function: &str| {
         part.exported(function.as_bytes()).is_some_and(|symbol| symbol.binding == STB_GLOBAL)

@@ -113,7 +113,7 @@ pub(crate) fn musl_program(arch: Arch, source: &str, libc: &Path, mode: Mode, st
     fs::read(output).unwrap()
 }
 
-/// The same against an archive that is in memory.
+/// Links a program against an archive that is in memory.
 pub(crate) fn grafted_program(arch: Arch, source: &str, archive: &[u8], mode: Mode, strip: bool) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let libc = folder.path().join("libc.a");

@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn the_interval_is_the_inverted_test() {
-        // The same data: pseudomedian 0.46, interval 0.010 to 0.786.
+        // With these data: pseudomedian 0.46, interval 0.010 to 0.786.
         let depression = [0.952, -0.147, 1.022, 0.43, 0.62, 0.59, 0.49, -0.08, 0.01];
         let (middle, interval) = estimate(&depression).unwrap();
         let (low, high) = interval.unwrap();

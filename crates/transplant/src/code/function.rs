@@ -90,7 +90,7 @@ impl Function {
         target != self.start && (code.is_start(target) || target.abs_diff(self.start) > SPAN)
     }
 
-    /// The same for a conditional branch. Bytes that read as a call of its target may be something else.
+    /// Whether a conditional branch leaves the function. Bytes that read as a call of its target may be something else.
     fn leaves_by_condition(&self, code: &Code<'_>, target: u64) -> bool {
         match code.machine.leaves_by_condition() || code.is_named(target) {
             true => self.leaves(code, target),

@@ -99,7 +99,7 @@ impl<'a> Code<'a> {
         Code::with(machine, image, relocations, symbols, HashMap::new())
     }
 
-    /// The same with these symbols and stubs.
+    /// Reads the code with these symbols and stubs.
     pub(crate) fn with(
         machine: &'static dyn Machine,
         image: &'a Image<'a>,

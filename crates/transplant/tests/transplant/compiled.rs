@@ -1,4 +1,4 @@
-//! The same functions as other compilers write them: found by `cargo xtask proof`, made here out of Debian's.
+//! Functions of musl as other compilers write them: found by `cargo xtask proof`, made here out of Debian's.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -345,7 +345,7 @@ impl ArmGraft {
 
     /// The `allograft graft` command that puts the same into the host.
     fn command(&self, host: &str) -> String {
-        let mut words = vec!["allograft graft".to_owned(), super::template::quoted(host)];
+        let mut words = vec!["allograft graft".to_owned(), crate::shell::quoted(host)];
         words.push(format!("--donor {}", self.donor.map_or("none", |donor| donor.name)));
         let strings = match (self.strings, self.kind.has_strings()) {
             (true, false) => " --strings on",

@@ -169,7 +169,7 @@ impl Dynamic {
         // A shell starts the server. What is for the server must not be in the shell's environment, so `env` sets it
         // and executes the server.
         let words = [format!("{name}={}", value.to_string_lossy()), self.path.to_string_lossy().into_owned()];
-        let words: Vec<String> = words.iter().map(|word| template::quoted(word)).collect();
+        let words: Vec<String> = words.iter().map(|word| crate::shell::quoted(word)).collect();
         line.served(&format!("env {}", words.join(" ")), threads).unwrap_or_else(|| {
             let mut invocation = line.invocation(&self.path, threads);
             invocation.environment.push((name.into(), value));
@@ -186,7 +186,7 @@ impl Dynamic {
                 Some(format!("{TUNABLES}={} {}", settings(tunables), self.started(server)))
             }
             Libc::Stock(Setting::Preload(library)) => {
-                let library = template::quoted(&library.to_string_lossy());
+                let library = crate::shell::quoted(&library.to_string_lossy());
                 Some(format!("{PRELOAD}={library} {}", self.started(server)))
             }
             _ => None,
@@ -207,7 +207,8 @@ impl Dynamic {
 
     /// The command that starts the program.
     fn started(&self, server: Option<&str>) -> String {
-        let words: Vec<String> = self.command.iter().map(|word| template::quoted(&word.to_string_lossy())).collect();
+        let words: Vec<String> =
+            self.command.iter().map(|word| crate::shell::quoted(&word.to_string_lossy())).collect();
         let words = words.join(" ");
         server.map_or_else(|| words.clone(), |server| template::filled(server, &[("out", &words)]))
     }

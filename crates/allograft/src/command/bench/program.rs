@@ -10,8 +10,9 @@ use measure::case::{Invocation, Load};
 
 use super::arms::{Arm, ArmGraft, Libc};
 use super::host::StockMusl;
-use super::template::{filled, has, quoted};
+use super::template::{filled, has};
 use crate::failure::{Failure, mend};
+use crate::shell::quoted;
 use crate::tuning;
 
 /// How a program is built.

@@ -6,8 +6,8 @@ use measure::recommendation::Recommendation;
 use measure::report;
 use measure::results::{ArmResult, Results};
 
-use super::template::quoted;
 use crate::failure::Failure;
+use crate::shell::quoted;
 
 /// Returns the text: its first line is a title, the rest is Markdown.
 pub(super) fn text(results: &Results) -> Result<String, Failure> {

@@ -28,7 +28,7 @@ struct Workload {
     source: &'static str,
     /// The arguments after the number of threads. `{size}` is the size of the work, if there are several.
     work: &'static [&'static str],
-    /// The same with little work.
+    /// Its arguments for a quick run.
     quick: &'static [&'static str],
     sizes: &'static [u64],
     /// The default numbers of threads.

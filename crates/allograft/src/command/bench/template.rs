@@ -24,18 +24,10 @@ pub(super) fn has(template: &str, place: &str) -> bool {
     template.contains(&format!("{{{place}}}"))
 }
 
-/// Quotes the text as one word for any POSIX shell.
-pub(crate) fn quoted(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+=:,@%".contains(&byte);
-    match !text.is_empty() && text.bytes().all(plain) {
-        true => text.to_owned(),
-        false => format!("'{}'", text.replace('\'', r"'\''")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shell::quoted;
 
     #[test]
     fn places_are_filled_and_other_braces_stay() {

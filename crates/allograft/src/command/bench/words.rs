@@ -78,48 +78,7 @@ pub(crate) fn measuring(program: &str, words: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
-
-    fn separate(line: &str) -> String {
-        let words = line.split(' ').map(OsString::from).collect();
-        let words = separated(&crate::arguments::Arguments::command(), words).unwrap();
-        words.iter().map(|word| word.to_str().unwrap()).collect::<Vec<_>>().join(" ")
-    }
-
-    #[test]
-    fn a_program_begins_its_own_words() {
-        for (typed, read) in [
-            ("allograft bench ./p", "allograft bench -- ./p"),
-            ("allograft bench p --json -v", "allograft bench -- p --json -v"),
-            ("allograft -v --color never bench --rounds 3 ./p --rounds 4", ""),
-            ("allograft bench --json --donors=a,b -q --html r.html ./p -- x", ""),
-            ("allograft bench --build make input", "allograft bench --build make -- input"),
-            ("allograft bench -v --color never ./p", ""),
-        ] {
-            let read = if read.is_empty() { typed.replacen(" ./p", " -- ./p", 1) } else { read.to_owned() };
-            assert_eq!(separate(typed), read, "{typed}");
-        }
-    }
-
-    #[test]
-    fn what_stays_as_it_is_typed() {
-        for typed in [
-            "allograft",
-            "allograft bench",
-            "allograft bench --quick",
-            "allograft bench -- ./p -x",
-            "allograft bench --donors stock -- map",
-            "allograft bench map larson --donors stock",
-            "allograft bench --rounds 3 suite:map",
-            "allograft graft bench ./p",
-            "allograft inspect ./p",
-            "allograft --color bench ./p",
-        ] {
-            assert_eq!(separate(typed), typed);
-        }
-    }
 
     #[test]
     fn the_shortest_form() {

@@ -3,10 +3,10 @@
 
 use std::path::Path;
 
-use super::Form;
-use crate::command::graft::shell_quoted;
+use crate::json::Form;
 use crate::json::Snippet;
 use crate::output::printable;
+use crate::shell::shell_quoted;
 use crate::triple::{Libc, Triple};
 
 /// Returns the instructions for every build system that accepts a file of this form.

@@ -10,9 +10,9 @@ use std::process::ExitCode;
 use clap::ColorChoice;
 
 use super::{Session, Told, VARIABLE, names};
-use crate::arguments::Global;
 use crate::command::cc::{Compiler, Link, Planned, check, copy, expected_in, prefixed, words};
 use crate::failure::Failure;
+use crate::global::Global;
 use crate::output::Output;
 use crate::stand_in::{exit_code, is_zig, replaced_by};
 

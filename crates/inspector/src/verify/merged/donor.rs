@@ -42,7 +42,7 @@ fn compare(
     for load in loads(linked.elf) {
         let (at, data) = (load.address as usize, load.data.unwrap_or_default());
         wanted.get_mut(at..at + data.len()).ok_or("the donor lies outside itself")?.copy_from_slice(data);
-        // The same permissions, page by page.
+        // Permissions are compared page by page.
         let flags = loads(graft.elf).find(|now| (base + load.address).wrapping_sub(now.address) < now.memory);
         if flags.map(|now| now.flags) != Some(load.flags) {
             return Err(format!("the donor's segment at {:#x} has other permissions", base + load.address));

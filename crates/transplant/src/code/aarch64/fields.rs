@@ -15,7 +15,7 @@ impl Word {
         self.bits >> low & ((1 << bits) - 1)
     }
 
-    /// The same bits as a signed number.
+    /// The bits as a signed number.
     pub(crate) fn signed(self, low: u32, bits: u32) -> i64 {
         i64::from(((self.bits << (32 - low - bits)) as i32) >> (32 - bits))
     }

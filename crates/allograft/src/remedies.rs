@@ -1,0 +1,112 @@
+//! Tests: every command and flag that a help text names is one that there is.
+
+use std::path::{Path, PathBuf};
+
+use clap::CommandFactory;
+use format::{Arch, DonorKind};
+use hosts::{Emit, Obstacle, Remedy};
+
+use crate::arguments::Arguments;
+use crate::remedy::help;
+
+/// Returns one remedy of each kind that names a command or a flag. A new variant must be added to `help` and then
+/// here.
+fn remedies() -> Vec<Remedy> {
+    use surgery::plan::Remedy as OfArchive;
+    use transplant::Remedy as OfExecutable;
+    let path = || PathBuf::from("libc.a");
+    let archive = [
+        OfArchive::LinkDonor,
+        OfArchive::ListArchitectures,
+        OfArchive::ListOptions,
+        OfArchive::AnotherDonor,
+        OfArchive::TakeGraftBack,
+        OfArchive::ReplaceForeign,
+        OfArchive::BringWhatIsLost,
+        OfArchive::WithoutStrings,
+    ];
+    let executable = [OfExecutable::Inspect, OfExecutable::GraftStock, OfExecutable::WithoutStrings];
+    let obstacles = [Obstacle::Permission, Obstacle::ReadOnly, Obstacle::NoRoom, Obstacle::LongName];
+    let others = [
+        Remedy::Emulate { arch: Arch::Aarch64 },
+        Remedy::Emit(Emit {
+            donor: "mimalloc".to_owned(),
+            options: "purge_delay=0 allow_thp=1".to_owned(),
+            arch: Arch::X86_64,
+            libc: "gnu",
+            library: path(),
+            searched: true,
+        }),
+        Remedy::WithoutNeeded,
+        Remedy::NeedTrusted,
+        Remedy::NameRoot,
+        Remedy::Report,
+        Remedy::WaitLonger,
+        Remedy::ConfirmLive,
+        Remedy::RunNothing,
+        Remedy::GraftInPlace,
+        Remedy::ListOptions,
+        Remedy::ListArchitectures,
+        Remedy::ListGraftable,
+        Remedy::Undo,
+        Remedy::NameDonor,
+        Remedy::GraftStockOrKeep { surplus: DonorKind::Malloc },
+        Remedy::GraftStockOrKeep { surplus: DonorKind::Strings },
+        Remedy::GraftFirst { folder: path() },
+        Remedy::HostOfBackup { host: path() },
+        Remedy::UndoBackup { backup: path(), host: path() },
+        Remedy::WrittenElsewhere,
+        Remedy::Resume { grafting: true, hosts: vec![path()] },
+        Remedy::Resume { grafting: false, hosts: vec![path()] },
+    ];
+    let archive = archive.into_iter().map(Remedy::Archive);
+    let executable = executable.into_iter().map(Remedy::Executable);
+    archive.chain(executable).chain(obstacles.into_iter().map(Remedy::Elsewhere)).chain(others).collect()
+}
+
+#[test]
+fn every_command_and_flag_of_a_remedy_exists() {
+    let program = Arguments::command();
+    let takes = |command: &str, flag: &str| {
+        let command = program.find_subcommand(command).unwrap_or_else(|| panic!("no command {command}"));
+        command.get_arguments().any(|argument| match flag.strip_prefix("--") {
+            Some(long) => argument.get_long() == Some(long),
+            None => argument.get_short() == flag.chars().nth(1),
+        })
+    };
+    for remedy in remedies() {
+        let text = help(&remedy);
+        let mut named = 0;
+        // A flag belongs to the command before it, or to `graft` if there is none.
+        let mut command = "graft";
+        let words: Vec<&str> = text.split([' ', '`', ',', ';', ':']).filter(|word| !word.is_empty()).collect();
+        for (index, word) in words.iter().enumerate() {
+            if *word == "allograft" {
+                command = words[index + 1];
+                assert!(program.find_subcommand(command).is_some(), "{text}: no command `{command}`");
+                named += 1;
+            } else if word.starts_with('-') {
+                assert!(takes(command, word), "{text}: `{command}` has no `{word}`");
+                named += 1;
+            }
+        }
+        assert!(named > 0, "{remedy:?} names nothing of this program: let it be advice");
+    }
+}
+
+/// The core crates leave commands and flags to this file.
+#[test]
+fn the_cores_name_no_command() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let hosts =
+        ["error/mod", "error/advice", "sink/out", "prove/mod", "host/archive", "transaction/place", "sink/folder"]
+            .map(|name| format!("hosts/src/{name}.rs"));
+    let refusals = ["surgery/src/plan/refusal.rs", "transplant/src/refusal.rs"].map(str::to_owned);
+    for file in hosts.into_iter().chain(refusals) {
+        let text = std::fs::read_to_string(crates.join(&file)).unwrap();
+        let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+        for line in code.filter(|line| !line.contains("cp -p")) {
+            assert!(!line.contains("`allograft ") && !line.contains("--"), "{file}: {line}");
+        }
+    }
+}
