@@ -1,6 +1,9 @@
 //! The options that `graft`, `emit` and `cargo allograft` have in common: what to put in.
 
-use clap::builder::PossibleValuesParser;
+use std::ffi::OsStr;
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::error::ErrorKind;
 use clap::{Args, ValueEnum};
 use donors::Donor;
 use hosts::Candidate;
@@ -8,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
 use crate::output::printable;
+use crate::similar::similar;
 
 /// The value of `--donor` that keeps musl's own allocator.
 const NONE: &str = "none";
@@ -18,7 +22,7 @@ const NONE: &str = "none";
 pub(crate) struct Choice {
     /// The allocator to put in: see `allograft donors`, which says which one is the default. `none`: string functions
     /// only
-    #[arg(long, value_name = "NAME", value_parser = donor_names())]
+    #[arg(long, value_name = "NAME", value_parser = DonorNames)]
     donor: Option<String>,
     /// Whether to put in fast string functions too (memcpy, strlen and similar) [default: on; off for executables]
     #[arg(long, value_name = "WHETHER", value_enum)]
@@ -86,8 +90,40 @@ impl Choice {
     }
 }
 
-fn donor_names() -> PossibleValuesParser {
-    PossibleValuesParser::new(donors::all().iter().map(|donor| donor.name).chain([NONE]))
+/// The parser of a donor's name, in any case.
+#[derive(Debug, Clone, Copy)]
+struct DonorNames;
+
+/// The names that `--donor` takes.
+fn donor_names() -> impl Iterator<Item = &'static str> {
+    donors::all().iter().map(|donor| donor.name).chain([NONE])
+}
+
+impl TypedValueParser for DonorNames {
+    type Value = String;
+
+    fn parse_ref(&self, parser: &clap::Command, _: Option<&clap::Arg>, word: &OsStr) -> Result<String, clap::Error> {
+        let typed = word.to_string_lossy();
+        if let Some(name) = donor_names().find(|name| name.eq_ignore_ascii_case(&typed)) {
+            return Ok(name.to_owned());
+        }
+        let names: Vec<&str> = donor_names().collect();
+        let tip = match similar(&typed, names.iter().copied()) {
+            _ if inspector::name::is_reported(&typed.to_lowercase()) => {
+                "`inspect` knows it, and no donor is made of it: `allograft donors` lists those of this build"
+                    .to_owned()
+            }
+            Some(name) => format!("did you mean `{name}`?"),
+            None => "`allograft donors` says what each of them is good for".to_owned(),
+        };
+        let message =
+            format!("there is no donor `{}`; there are {}\n\n  tip: {tip}\n", printable(&typed), names.join(", "));
+        Err(clap::Error::raw(ErrorKind::InvalidValue, message).with_cmd(parser))
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(donor_names().map(PossibleValue::new)))
+    }
 }
 
 fn setting(text: &str) -> Result<(String, i64), String> {

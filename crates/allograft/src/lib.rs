@@ -11,6 +11,7 @@
 //! | `rust` | Rust's targets: where a toolchain has their `libc.a` |
 //! | `triple` | names of targets, as Rust, clang, Swift and zig spell them |
 //! | `tuning` | a donor's file with its options written into it |
+//! | `number` | numbers on the command line |
 //! | `shell` | words for a POSIX shell |
 //! | `similar` | which known name a mistyped one may stand for |
 //! | `output` | text, JSON, warnings and errors on their way to the terminal |
@@ -33,6 +34,7 @@ mod command;
 mod failure;
 mod global;
 mod json;
+mod number;
 mod output;
 mod program;
 mod progress;

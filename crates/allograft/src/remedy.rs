@@ -61,7 +61,9 @@ pub(crate) fn help(remedy: &Remedy) -> String {
             host.display()
         ),
         Remedy::WrittenElsewhere => {
-            "it was written with `-o`, or moved away from its backup; stock is where you took it from".to_owned()
+            "it was written with `-o`, or moved away from its backup: stock is where you took it from. A program that was \
+             linked with a graft, by `allograft cc` or a Cargo build with a donor, is linked again, with the stock libc.a"
+                .to_owned()
         }
         Remedy::Resume { grafting: true, hosts } => {
             format!("once this is mended, `allograft undo` gives stock back: {}", listed(hosts))

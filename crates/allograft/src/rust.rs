@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use crate::failure::Failure;
+use crate::output::printable;
+use crate::triple::{Libc, Triple};
 
 /// A rustc, perhaps of a named toolchain.
 #[derive(Debug, Clone)]
@@ -68,7 +70,21 @@ impl Rustc {
     /// # Errors
     /// A target that rustc does not know, that is not installed, or that has no musl of its own.
     pub(crate) fn libc(&self, target: &str) -> Result<PathBuf, Failure> {
-        let folder = PathBuf::from(self.ask(&["--print", "target-libdir", "--target", target])?);
+        let said = self.ask(&["--print", "target-libdir", "--target", target]);
+        let folder = PathBuf::from(said.map_err(|failure| {
+            match Triple::parse(target) {
+                // rustc runs, and knows no such target.
+                Ok(triple) if triple.libc == Libc::Musl && triple.rust_name() != target && self.host().is_ok() => {
+                    Failure::usage(format!("rustc has no target `{}`", printable(target)))
+                        .with_help(format!("Rust's name of it is `{}`", triple.rust_name()))
+                }
+                Err(problem) if self.host().is_ok() => {
+                    Failure::usage(format!("rustc has no target `{}`: {problem}", printable(target)))
+                        .with_help("`rustc --print target-list` lists the targets; name one of musl's")
+                }
+                _ => failure,
+            }
+        })?);
         let libc = folder.join("self-contained").join("libc.a");
         if libc.is_file() {
             return Ok(libc);

@@ -3,6 +3,7 @@
 use format::Arch;
 
 use crate::output::printable;
+use crate::similar::similar;
 
 /// The parts of a triple that matter for a donor.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,12 +26,37 @@ pub(crate) enum Libc {
 }
 
 impl Triple {
-    /// Parses `ARCH[-VENDOR]-linux-LIBC`, or a triple of Windows: `ARCH[-VENDOR]-windows-gnu`, `-gnullvm` and `-msvc`,
+    /// Parses a triple as [`Triple::read`] does. The error ends with the triple that may be meant.
+    ///
+    /// # Errors
+    /// As for `read`.
+    pub(crate) fn parse(text: &str) -> Result<Triple, String> {
+        Triple::read(text).map_err(|problem| match meant(text) {
+            Some(triple) => format!("{problem}; did you mean `{triple}`?"),
+            None => problem,
+        })
+    }
+
+    /// Returns Rust's name of a target of musl (The rustc book, Platform Support).
+    pub(crate) fn rust_name(&self) -> &str {
+        let own = ["x86_64", "aarch64", "riscv64gc", "i686", "i586", "arm", "armv7", "thumbv7neon"];
+        let is_own = self.text.split_once("-unknown-linux-musl").is_some_and(|(arch, _)| own.contains(&arch));
+        match self.arch {
+            _ if is_own => &self.text,
+            Arch::X86_64 => "x86_64-unknown-linux-musl",
+            Arch::Aarch64 => "aarch64-unknown-linux-musl",
+            Arch::Riscv64 => "riscv64gc-unknown-linux-musl",
+            Arch::I686 => "i686-unknown-linux-musl",
+            Arch::Arm => "armv7-unknown-linux-musleabihf",
+        }
+    }
+
+    /// Reads `ARCH[-VENDOR]-linux-LIBC`, or a triple of Windows: `ARCH[-VENDOR]-windows-gnu`, `-gnullvm` and `-msvc`,
     /// and `ARCH-w64-mingw32`.
     ///
     /// # Errors
     /// The part that is not known, and the values that are.
-    pub(crate) fn parse(text: &str) -> Result<Triple, String> {
+    fn read(text: &str) -> Result<Triple, String> {
         let mut parts: Vec<&str> = text.split('-').collect();
         let windows = match parts[1..] {
             ["w64", "mingw32"] | ["windows", "gnu" | "gnullvm"] => Some(Libc::WindowsGnu),
@@ -52,6 +78,9 @@ impl Triple {
                 .to_owned());
         }
         let name = parts[0];
+        if text.starts_with("x86-64-") {
+            return Err("the architecture is spelt `x86_64`".to_owned());
+        }
         let arch = arch(name).ok_or_else(|| {
             let known: Vec<&str> = Arch::ALL.into_iter().map(Arch::name).collect();
             format!("no donor is for `{}`; there are some for {}", printable(name), known.join(", "))
@@ -73,6 +102,32 @@ impl Triple {
         }
         Ok(Triple { text: text.to_owned(), arch, libc })
     }
+}
+
+/// Returns the triple that a misspelt one may stand for: each part as it is known, in the order of a triple.
+fn meant(text: &str) -> Option<String> {
+    const ARCHES: [&str; 8] = ["x86_64", "amd64", "aarch64", "arm64", "riscv64", "riscv64gc", "i686", "armv7"];
+    const LIBCS: [&str; 4] = ["musl", "gnu", "musleabihf", "gnueabihf"];
+    // Some write dashes or blanks where others write underscores, or join what belongs apart.
+    const ELSEWHERE: [&str; 6] = ["windows", "w64", "mingw32", "apple", "darwin", "android"];
+    if text.split('-').any(|part| ELSEWHERE.contains(&part)) {
+        return None;
+    }
+    let typed = text;
+    let text = text.trim().to_lowercase().replace([' ', '/'], "-").replace("x86-64", "x86_64").replace('_', "-");
+    let text = text.replace("x86-64", "x86_64").replace("x64", "x86_64");
+    let mut parts: Vec<&str> = text.split('-').filter(|part| !part.is_empty()).collect();
+    let (first, last) = (*parts.first()?, *parts.last()?);
+    let known = |part: &str, names: &'static [&'static str]| {
+        names.iter().find(|name| **name == part).copied().or_else(|| similar(part, names.iter().copied()))
+    };
+    let arch = known(first, &ARCHES)?;
+    let libc = known(last, &LIBCS).or_else(|| (last == "linux" || parts.len() == 1).then_some("musl"))?;
+    parts.retain(|part| *part == "unknown" || similar(part, ["unknown"]).is_some());
+    let vendor = if parts.is_empty() { "" } else { "-unknown" };
+    let hard = if arch == "armv7" && !libc.ends_with("eabihf") { "eabihf" } else { "" };
+    let triple = format!("{arch}{vendor}-linux-{libc}{hard}");
+    (triple != typed && Triple::read(&triple).is_ok()).then_some(triple)
 }
 
 /// Returns the architecture with this name or alias.
@@ -114,6 +169,44 @@ mod tests {
             assert_eq!(musl(text), Ok((Arch::X86_64, Libc::WindowsGnu)), "{text}");
         }
         assert_eq!(musl("x86_64-pc-windows-msvc"), Ok((Arch::X86_64, Libc::WindowsMsvc)));
+    }
+
+    #[test]
+    fn names_in_rust() {
+        for (text, name) in [
+            ("x86_64-linux-musl", "x86_64-unknown-linux-musl"),
+            ("amd64-unknown-linux-musl", "x86_64-unknown-linux-musl"),
+            ("riscv64-linux-musl", "riscv64gc-unknown-linux-musl"),
+            ("i586-unknown-linux-musl", "i586-unknown-linux-musl"),
+            ("armv7l-unknown-linux-musleabihf", "armv7-unknown-linux-musleabihf"),
+            ("arm-unknown-linux-musleabihf", "arm-unknown-linux-musleabihf"),
+        ] {
+            assert_eq!(Triple::parse(text).unwrap().rust_name(), name);
+        }
+    }
+
+    #[test]
+    fn misspelt_triples() {
+        for (typed, meant) in [
+            ("x86_64-unknown-linux-mus", "x86_64-unknown-linux-musl"),
+            ("x86-64-unknown-linux-musl", "x86_64-unknown-linux-musl"),
+            ("X86_64-unknown-linux-musl", "x86_64-unknown-linux-musl"),
+            ("x86_64-unkown-linx-musl", "x86_64-unknown-linux-musl"),
+            ("x86_64-linux-mulsl", "x86_64-linux-musl"),
+            ("x86_64_linux_musl", "x86_64-linux-musl"),
+            ("x86_64-musl", "x86_64-linux-musl"),
+            ("x86_64-linux", "x86_64-linux-musl"),
+            ("aarch46-linux-gnu", "aarch64-linux-gnu"),
+            ("aarch64", "aarch64-linux-musl"),
+            ("armv7-linux-musl", "armv7-linux-musleabihf"),
+        ] {
+            let error = Triple::parse(typed).expect_err(typed);
+            assert!(error.ends_with(&format!("; did you mean `{meant}`?")), "{typed}: {error}");
+        }
+        for other in ["", "mips-linux-musl", "x86_64-apple-darwin", "windows", "x86_64-linux-android"] {
+            let error = Triple::parse(other).expect_err(other);
+            assert!(!error.contains("did you mean"), "{other}: {error}");
+        }
     }
 
     #[test]

@@ -32,6 +32,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::command::verdict;
 use crate::failure::{Failure, mend};
+use crate::number::whole;
 use crate::output::Output;
 use crate::shell::quoted;
 use crate::signals::is_ignored;
@@ -93,7 +94,7 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "CMD", requires = "server")]
     load: Option<String>,
     /// Numbers of threads to run with: {threads} in the arguments, or --threads-var
-    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = whole(1..=1024_u32))]
     threads: Vec<u32>,
     /// The environment variable that gives the program its number of threads
     #[arg(long, value_name = "NAME", requires = "threads")]
@@ -109,10 +110,10 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     precision: Option<f64>,
     /// The greatest number of rounds
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", value_parser = whole(1..=10_000_u32))]
     rounds: Option<u32>,
     /// Repeat the random order of an earlier run
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole(0..=u64::MAX))]
     seed: Option<u64>,
     /// Do not compare the arms' output
     #[arg(long)]

@@ -5,6 +5,7 @@ mod executable;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -12,11 +13,13 @@ use std::time::Duration;
 use clap::Args;
 use format::Note;
 use hosts::{Action, ArchiveOperation, Bundle, Carried, Grafted, Grafts, Locking, Operation, Patience, Request, Watch};
+use inspector::Strings;
 use surgery::plan::{Plan, RemovedMember};
 
 use crate::choice::Choice;
 use crate::failure::{Failure, told};
 use crate::json;
+use crate::number::whole;
 use crate::output::{Output, Page, Style};
 use crate::progress::Bar;
 use crate::remedy;
@@ -79,7 +82,7 @@ pub(crate) struct Graft {
     /// Write the graft to this file (for a folder: to a copy of it), and leave the target untouched
     #[arg(short, long, value_name = "OUT")]
     out: Option<PathBuf>,
-    /// Replace a foreign allocator in a libc.a
+    /// Replace a foreign allocator in a libc.a; with --out, replace a file that is not a graft of the target
     #[arg(long)]
     force: bool,
     /// With --force: a stock archive, or a folder with a libc.a or libc++abi.a under it, to bring back functions that
@@ -102,7 +105,7 @@ pub(crate) struct Graft {
     #[arg(long)]
     untested: bool,
     /// Seconds of processor time that an executable's self-test may take
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = whole(1..=86_400_u64))]
     patience: u64,
     /// For an executable: before anything is replaced, run stock and graft with the arguments after `--`, and compare
     #[arg(long = "try", conflicts_with = "dry_run")]
@@ -116,6 +119,11 @@ impl Graft {
     pub(crate) fn run(self, output: &Output) -> Result<ExitCode, Failure> {
         let _cleanup = Cleanup::on_signals()?;
         let target = located(&self.target, self.root.as_deref())?;
+        let out = self.out.clone();
+        if let Some(out) = out.as_deref().filter(|_| !self.force) {
+            may_replace(out, &target)?;
+        }
+        let typed = self.target.clone();
         let request = Request {
             candidates: self.choice.candidates()?,
             strings: self.choice.strings(),
@@ -150,7 +158,7 @@ impl Graft {
             if output.json {
                 output.document(json::Grafts::from(grafts))
             } else {
-                output.text(&summary(grafts, output))
+                output.text(&summary(grafts, &Places { out: out.as_deref(), typed: &typed }, output))
             }
         })?;
         Ok(ExitCode::SUCCESS)
@@ -249,7 +257,7 @@ fn replaced(host: &Grafted, operation: &ArchiveOperation) -> String {
 }
 
 /// Returns a line for each host with what went out and what came in, then the next steps.
-fn summary(grafts: &Grafts, output: &Output) -> Page {
+fn summary(grafts: &Grafts, places: &Places<'_>, output: &Output) -> Page {
     let mut text = output.page();
     let word = |host: &Grafted| match host.action {
         Action::Planned if host.before.anything() => "would replace",
@@ -271,7 +279,12 @@ fn summary(grafts: &Grafts, output: &Output) -> Page {
             (_, Operation::Archive(operation)) => format!(" in place of {}", replaced(host, operation)),
             (_, Operation::Executable(operation)) => executable::place(operation),
         };
-        let _ = writeln!(text, "{label}{pad}  {}  {}  {donors}{what}", host.path.display(), host.operation.arch());
+        let _ = writeln!(
+            text,
+            "{label}{pad}  {}  {}  {donors}{what}",
+            places.shown(&host.path).display(),
+            host.operation.arch()
+        );
         match &host.operation {
             Operation::Archive(operation) if output.verbose && host.action != Action::Unchanged => {
                 for plan in operation.malloc.iter().chain(operation.strings.plan()) {
@@ -282,7 +295,7 @@ fn summary(grafts: &Grafts, output: &Output) -> Page {
             Operation::Executable(operation) => executable::describe(&mut text, host, operation, output),
         }
     }
-    next_steps(&mut text, grafts, output);
+    next_steps(&mut text, grafts, places, output);
     text
 }
 
@@ -295,10 +308,10 @@ fn members(text: &mut Page, operation: &ArchiveOperation, plan: &Plan) {
     let _ = writeln!(text, "  +      {name:<20} {size:>7} bytes  {}", plan.provides.join(" "));
 }
 
-fn next_steps(text: &mut Page, grafts: &Grafts, output: &Output) {
+fn next_steps(text: &mut Page, grafts: &Grafts, places: &Places<'_>, output: &Output) {
     if let Some(bundle) = &grafts.bundle {
         if bundle.action != Action::Planned {
-            steps_of_bundle(text, bundle, output);
+            steps_of_bundle(text, bundle, places, output);
         }
         return;
     }
@@ -310,7 +323,8 @@ fn next_steps(text: &mut Page, grafts: &Grafts, output: &Output) {
         return;
     }
     for host in grafts.hosts.iter().filter(|host| host.action != Action::Planned) {
-        next_steps_of(text, &host.path, host.backup.as_deref(), host.action != Action::Unchanged, output);
+        let changed = host.action != Action::Unchanged;
+        next_steps_of(text, &host.path, host.backup.as_deref(), changed, places, output);
         if let (Operation::Executable(operation), Some(backup)) = (&host.operation, &host.backup)
             && operation.edits.redirect().is_some_and(|plan| plan.key_values.is_some())
         {
@@ -329,13 +343,21 @@ pub(super) fn step(text: &mut Page, output: &Output, label: &str, value: &str) {
     let _ = writeln!(text, "  {} {value}", output.paint(Style::Faint, format_args!("{label:<7}")));
 }
 
-fn next_steps_of(text: &mut Page, path: &Path, backup: Option<&Path>, changed: bool, output: &Output) {
-    let quoted = shell_quoted(&text_of(path));
+fn next_steps_of(
+    text: &mut Page,
+    path: &Path,
+    backup: Option<&Path>,
+    changed: bool,
+    places: &Places<'_>,
+    output: &Output,
+) {
+    let quoted = shell_quoted(&text_of(places.shown(path)));
     if let Some(backup) = backup {
         step(text, output, "backup:", &text_of(backup));
     }
     if changed || output.verbose {
-        step(text, output, "verify:", &format!("allograft verify {quoted}"));
+        let stock = places.stock(path).map(|stock| format!(" --stock {}", shell_quoted(&text_of(stock))));
+        step(text, output, "verify:", &format!("allograft verify {quoted}{}", stock.unwrap_or_default()));
         if backup.is_some() {
             step(text, output, "undo:", &format!("allograft undo {quoted}"));
         }
@@ -343,12 +365,61 @@ fn next_steps_of(text: &mut Page, path: &Path, backup: Option<&Path>, changed: b
 }
 
 /// Prints the next steps with a packed bundle.
-fn steps_of_bundle(text: &mut Page, bundle: &Bundle, output: &Output) {
-    next_steps_of(text, &bundle.path, bundle.backup.as_deref(), true, output);
-    let path = shell_quoted(&text_of(&bundle.path));
+fn steps_of_bundle(text: &mut Page, bundle: &Bundle, places: &Places<'_>, output: &Output) {
+    next_steps_of(text, &bundle.path, bundle.backup.as_deref(), true, places, output);
+    let path = shell_quoted(&text_of(places.shown(&bundle.path)));
     if let Some(sha256) = &bundle.sha256 {
         step(text, output, "install:", &format!("swift sdk install {path}"));
         step(text, output, "", &format!("from a URL: swift sdk install URL --checksum {sha256}"));
+    }
+}
+
+/// The paths of a command, as they were typed.
+struct Places<'p> {
+    out: Option<&'p Path>,
+    typed: &'p Path,
+}
+
+impl Places<'_> {
+    /// Returns the path of a result: as it was typed, if it is `--out`.
+    fn shown<'s>(&'s self, path: &'s Path) -> &'s Path {
+        self.out.filter(|out| std::path::absolute(out).is_ok_and(|out| out == path)).unwrap_or(path)
+    }
+
+    /// Returns the stock file that the result was made of, if it is `--out`. One that is named by a prefix, such as
+    /// `rust:`, is left out.
+    fn stock(&self, path: &Path) -> Option<&Path> {
+        let is_out = self.out.is_some_and(|out| self.shown(path) == out);
+        (is_out && self.typed.is_file()).then_some(self.typed)
+    }
+}
+
+/// Checks that a file at `--out` may be replaced: an empty one, a copy of the target, or a graft of its kind.
+///
+/// # Errors
+/// Exit code 3 if it is something else, which would be lost.
+fn may_replace(out: &Path, target: &Path) -> Result<(), Failure> {
+    let read = |path: &Path| path.is_file().then(|| fs::read(path).ok()).flatten();
+    let (Some(bytes), Some(stock)) = (read(out), read(target)) else { return Ok(()) };
+    if bytes.is_empty() || bytes == stock {
+        return Ok(());
+    }
+    let is_graft = match (inspector::inspect(&bytes), inspector::inspect(&stock)) {
+        (Ok(there), Ok(stock)) => {
+            let named = donors::find(&there.malloc.name).is_some() || there.strings == Strings::Grafted;
+            let carries = named || transplant::carries_graft(&bytes);
+            carries && there.kind == stock.kind && there.arch == stock.arch
+        }
+        // A packed bundle or an image, which the inspector does not read: the graft decides.
+        (_, Err(_)) => true,
+        (Err(_), Ok(_)) => false,
+    };
+    match is_graft {
+        true => Ok(()),
+        false => {
+            Err(Failure::refused(format!("`{}` is there, and is not a graft of `{}`", out.display(), target.display()))
+                .with_help("name another file; `--force` replaces it"))
+        }
     }
 }
 

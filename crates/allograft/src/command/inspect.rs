@@ -12,13 +12,15 @@ use std::process::ExitCode;
 
 use clap::Args;
 use hosts::System;
-use inspector::{Loader, Report};
+use inspector::{Libc, Link, Loader, Report};
 
 use crate::command::verdict;
-use crate::failure::{Failure, REPORT};
+use crate::failure::{Failure, REPORT, mend};
 use crate::json;
+use crate::number::whole;
 use crate::output::Output;
 use crate::sbom;
+use crate::similar::similar;
 use crate::target::located;
 
 /// Tell which allocator each file carries, its version, and the evidence
@@ -52,7 +54,7 @@ pub(crate) struct Inspect {
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
     /// Inspect the running process with this number; can be given several times
-    #[arg(long, value_name = "N", conflicts_with_all = ["files", "root"])]
+    #[arg(long, value_name = "N", value_parser = whole(1..=u32::MAX), conflicts_with_all = ["files", "root"])]
     pid: Vec<u32>,
     /// Inspect all running processes that may be looked at
     #[arg(long, conflicts_with_all = ["files", "root", "pid"])]
@@ -60,6 +62,11 @@ pub(crate) struct Inspect {
     /// Print a software bill of materials instead: the files, and the allocators that they carry
     #[arg(long, value_name = "FORMAT", conflicts_with_all = ["pid", "all"])]
     sbom: Option<sbom::Format>,
+}
+
+/// The names of donors, and of the mallocs of libcs.
+fn names() -> impl Iterator<Item = &'static str> {
+    donors::all().iter().map(|donor| donor.name).chain(["mallocng", "oldmalloc", "glibc", "none", "unknown"])
 }
 
 /// Whether `--expect` takes that name. Another build of allograft may have more donors.
@@ -85,7 +92,11 @@ impl Inspected {
 }
 
 impl Inspect {
-    pub(crate) fn run(self, output: &Output) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(mut self, output: &Output) -> Result<ExitCode, Failure> {
+        // Names are taken in any case.
+        if let Some(name) = self.expect.as_deref().and_then(|typed| names().find(|it| it.eq_ignore_ascii_case(typed))) {
+            self.expect = Some(name.to_owned());
+        }
         if let Some(name) = self.expect.as_deref().filter(|name| !is_known(name)) {
             output.warn(format_args!("no donor of this build, and no other allocator, is called `{name}`"));
         }
@@ -98,7 +109,7 @@ impl Inspect {
         }
         let hashed = self.sbom.is_some();
         let root = self.root.as_deref();
-        let system = System::new(root).map_err(|error| cannot(root.unwrap_or(Path::new("/")), error))?;
+        let system = System::new(root).map_err(|error| unreadable(root.unwrap_or(Path::new("/")), error))?;
         let mut reader = Reader { loader: Loader::new(&system), system: &system, hashed };
         let progress = output.progress();
         let (mut inspected, mut seen) = (Vec::new(), Vec::new());
@@ -217,7 +228,7 @@ fn compare(
                     "`{}` carries the malloc `{name}`, expected `{expected}`",
                     file.path.display()
                 ))
-                .with_help("`allograft graft` puts it there, or `allograft bench` says whether that pays"),
+                .with_help(to_have(expected, report)),
             );
         }
     }
@@ -227,10 +238,57 @@ fn compare(
     (fits, as_expected)
 }
 
+/// Returns what to do to have a file carry the malloc that is expected.
+fn to_have(expected: &str, report: &Report) -> String {
+    let found = &report.malloc.name;
+    let is_donor = donors::find(expected).is_some();
+    let is_stock = matches!(expected, "mallocng" | "oldmalloc" | "glibc");
+    match () {
+        () if is_donor
+            && report.libc == Libc::Glibc
+            && report.link != Some(Link::Dynamic)
+            && !found.contains("unknown") =>
+        {
+            "static programs of glibc take no donor: link it with musl, or dynamically".to_owned()
+        }
+        () if is_donor && donors::find(found).is_some() => {
+            format!("`allograft graft --donor {expected}` exchanges the donor")
+        }
+        () if is_donor => {
+            format!("`allograft graft --donor {expected}` puts it there, or `allograft bench` says whether that pays")
+        }
+        () if is_stock && donors::find(found).is_some() => {
+            "it is a graft: `allograft undo` gives stock back where it was grafted in place; else link it with stock"
+                .to_owned()
+        }
+        () if !is_known(expected) => match similar(expected, names()) {
+            Some(name) => format!("did you mean `{name}`?"),
+            None => {
+                "`allograft donors` lists the names of donors; others are mallocng, oldmalloc, glibc, none".to_owned()
+            }
+        },
+        () if is_stock => format!("`{expected}` is a libc's own malloc: link the program with that libc"),
+        () if expected == "none" => "something in it brings a malloc: the evidence says what".to_owned(),
+        () => {
+            format!("no donor is called `{expected}`: it comes from how the file is linked, and the evidence says how")
+        }
+    }
+}
+
 fn cannot(path: &Path, problem: impl Display) -> Failure {
     Failure::usage(format!("cannot inspect `{}`: {problem}", path.display())).with_help(
         "name ELF files, static archives, folders, images or packages with these, or packed Swift SDK bundles",
     )
+}
+
+/// Returns the failure of a file that the system does not let read: what to do is the system's matter then.
+fn unreadable(path: &Path, error: io::Error) -> Failure {
+    let help = (error.raw_os_error().is_some()).then(|| mend(&error));
+    let failure = cannot(path, error);
+    match help {
+        Some(help) => failure.with_help(help),
+        None => failure,
+    }
 }
 
 /// Returns the bill of materials of these files. With a root folder, their names start there: where the folder of an
@@ -289,7 +347,7 @@ impl Reader<'_> {
     fn file(&mut self, path: PathBuf) -> Inspected {
         let bytes = match read(&path) {
             Ok(bytes) => bytes,
-            Err(error) => return Inspected::unread(path.clone(), cannot(&path, error)),
+            Err(error) => return Inspected::unread(path.clone(), unreadable(&path, error)),
         };
         let sha256 = self.hashed.then(|| hosts::sha256(&bytes));
         Inspected { result: self.report(&path, &bytes), sha256, image: None, path }
@@ -306,7 +364,7 @@ impl Reader<'_> {
         let mut entries = match entries {
             Ok(entries) => entries,
             Err(error) => {
-                inspected.push(Inspected::unread(folder.to_owned(), cannot(folder, error)));
+                inspected.push(Inspected::unread(folder.to_owned(), unreadable(folder, error)));
                 return;
             }
         };
@@ -322,7 +380,7 @@ impl Reader<'_> {
                         inspected.push(self.file(path));
                     }
                     Err(error) => {
-                        inspected.push(Inspected::unread(path.clone(), cannot(&path, error)));
+                        inspected.push(Inspected::unread(path.clone(), unreadable(&path, error)));
                     }
                 },
                 _ => {}

@@ -7,6 +7,7 @@ use clap::{Args, CommandFactory};
 use crate::arguments::Arguments;
 use crate::failure::{Failure, REPORT};
 use crate::output::Output;
+use crate::similar::similar;
 
 /// Print the manual page of the program or of one command
 #[derive(Debug, Args)]
@@ -23,9 +24,14 @@ impl Man {
         let mut program = Arguments::command();
         program.build();
         let page = match &self.command {
-            None => program,
+            None => program.clone(),
             Some(name) => program.find_subcommand(name).cloned().ok_or_else(|| {
-                Failure::usage(format!("there is no command `{name}`")).with_help("`allograft help` lists them")
+                Failure::usage(format!("there is no command `{name}`")).with_help(
+                    match similar(name, program.get_subcommands().map(clap::Command::get_name)) {
+                        Some(meant) => format!("did you mean `allograft man {meant}`?"),
+                        None => "`allograft help` lists them".to_owned(),
+                    },
+                )
             })?,
         };
         let mut text = Vec::new();

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use profiler::{Analysis, Bottleneck, Error, Options, Profile as Profiled, Target
 
 use super::bench::{command_to_measure, interruption};
 use crate::failure::{Failure, REPORT, mend};
+use crate::number::whole;
 use crate::output::{Output, Page, Style, file};
 use crate::shell::quoted;
 
@@ -36,7 +37,7 @@ Threads that run are stopped for some microseconds to be read; blocked ones are 
 looked at, too, but not those of a process that was attached to.")]
 pub(crate) struct Profile {
     /// Attach to this process in place of starting a command; it goes on running afterwards
-    #[arg(long, value_name = "PID", conflicts_with = "command", value_parser = pid)]
+    #[arg(long, value_name = "PID", conflicts_with = "command", value_parser = whole(1..=i32::MAX))]
     pid: Option<i32>,
     /// Seconds to record. A command that still runs then is ended [default: until it ends; 10 with --pid]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
@@ -73,10 +74,6 @@ fn seconds(typed: &str) -> Result<f64, String> {
     let seconds: f64 = typed.parse().map_err(|_| "expected a number of seconds, such as 2.5".to_owned())?;
     let range = 0.1..=1e6;
     if range.contains(&seconds) { Ok(seconds) } else { Err("expected 0.1 to 1000000 seconds".to_owned()) }
-}
-
-fn pid(typed: &str) -> Result<i32, String> {
-    typed.parse().ok().filter(|pid| *pid > 0).ok_or_else(|| "expected the number of a process, such as 1234".to_owned())
 }
 
 fn rate(typed: &str) -> Result<f64, String> {
@@ -190,7 +187,13 @@ impl Profile {
 
 fn failed(error: Error) -> Failure {
     let help = match &error {
-        Error::Start { source, .. } => mend(source).to_owned(),
+        Error::Start { program, source } => match Path::new(program) {
+            path if path.is_dir() => "it is a folder: name a program in it".to_owned(),
+            path if path.is_file() && !program.contains('/') => {
+                format!("a program is searched on the command path: that in this folder is `./{program}`")
+            }
+            _ => mend(source).to_owned(),
+        },
         Error::NoProcess(_) => "`ps -e` lists the processes".to_owned(),
         Error::Permission { .. } => {
             "start the program by `allograft profile ./program ARGS`; or work as the user of the process, and with \

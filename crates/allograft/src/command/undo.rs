@@ -1,5 +1,6 @@
 //! `allograft undo`: restores the stock host.
 
+use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -40,6 +41,14 @@ impl Undo {
     pub(crate) fn run(&self, output: &Output) -> Result<ExitCode, Failure> {
         let _cleanup = Cleanup::on_signals()?;
         let target = located(&self.target, self.root.as_deref())?;
+        let is_one_host = || fs::read(&target).is_ok_and(|bytes| inspector::inspect(&bytes).is_ok());
+        if self.out.is_some() && is_one_host() {
+            return Err(Failure::usage(format!(
+                "`{}` is not a container image, and `-o` is for these",
+                target.display()
+            ))
+            .with_help("leave `-o` out: the stock file comes back in place of the graft"));
+        }
         let locking = |locking: Locking<'_>| output.locking(locking);
         let watch = Watch { locking: Some(&locking), ..Watch::default() };
         let undone = match &self.out {

@@ -8,8 +8,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 use hosts::FoundGraft;
-use inspector::InspectError;
 use inspector::verify::{Check, Comparison, Definition, Difference, NotRun};
+use inspector::{InspectError, Libc, Strings};
 use trial::TrialOptions;
 
 use crate::command::{INCOMPLETE, verdict};
@@ -102,6 +102,8 @@ impl Verify {
             ))
             .with_help("name the graft that this stock file belongs to"));
         }
+        let stock: Vec<PathBuf> =
+            grafts.iter().filter(|graft| is_stock(&graft.libc)).map(|it| it.name.clone()).collect();
         let mut verified = Vec::new();
         for graft in grafts {
             verified.push(self.verify(graft, output)?);
@@ -116,6 +118,14 @@ impl Verify {
             output.document(document)?;
         } else {
             output.text(&listing(&verified, output))?;
+        }
+        for path in stock {
+            let path = path.display();
+            output.error(
+                &Failure::unexpected(format!("`{path}` is not a graft: there is nothing to verify")).with_help(
+                    format!("graft it first: `allograft graft {path}`; `allograft inspect` says what it carries"),
+                ),
+            );
         }
         Ok(match ok && !complete && self.strict {
             true => ExitCode::from(INCOMPLETE),
@@ -157,6 +167,12 @@ impl Verify {
         let graft_bytes = fs::read(&libc).map_err(Failure::io("read", &libc))?;
         let stock_bytes =
             stock.as_deref().map(|stock| fs::read(stock).map_err(Failure::io("read", stock))).transpose()?;
+        if let (Some(named), Some(bytes)) = (&self.stock, &stock_bytes) {
+            inspector::inspect(bytes).map_err(|error| {
+                Failure::usage(format!("`{}` is not a stock file: {error}", named.display()))
+                    .with_help("name the libc.a or the executable that was grafted: `--stock FILE`")
+            })?;
+        }
         if executable {
             let (checks, not_run) = executable::verify(
                 &libc,
@@ -199,6 +215,20 @@ impl Verify {
         }
         Ok(Verified { path, stock, checks, differences, not_run: left_out })
     }
+}
+
+/// Whether the file carries no donor at all: it was not grafted, or another tool took the graft's notes away.
+fn is_stock(path: &Path) -> bool {
+    let report = fs::read(path).ok().and_then(|bytes| inspector::inspect(&bytes).ok());
+    report.is_some_and(|report| {
+        let names = [Some(&report.malloc), report.libc_allocator.as_ref()];
+        report.strings != Strings::Grafted
+            && matches!(report.libc, Libc::Musl | Libc::Glibc)
+            && names
+                .into_iter()
+                .flatten()
+                .all(|allocator| donors::find(&allocator.name).is_none() && allocator.name != inspector::name::UNKNOWN)
+    })
 }
 
 fn not_run(name: &str, reason: &str) -> NotRun {

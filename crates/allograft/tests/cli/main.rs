@@ -55,3 +55,4 @@ mod trouble;
 mod undo;
 mod untold;
 mod verify;
+mod wrong_calls;

@@ -12,7 +12,8 @@ impl Error {
             Error::Io { source, .. } => return of_io(source),
             Error::Needed(error) => return error.remedy(),
             Error::Unrecognised { .. } => {
-                "name the `libc.a` of a musl toolchain, or the folder of the toolchain, sysroot or SDK".to_owned()
+                "name the `libc.a` of a musl toolchain, a linked program, or the folder of a toolchain, sysroot or SDK"
+                    .to_owned()
             }
             Error::Malformed { source: surgery::archive::ArchiveError::Bsd { .. }, .. } => {
                 "name an archive for Linux, as GNU ar and llvm-ar write it".to_owned()

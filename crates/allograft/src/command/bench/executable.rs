@@ -57,7 +57,11 @@ impl Executable {
                 typed.trim_end_matches('/')
             )));
         }
-        if !hosts::is_executable(&path)? {
+        let is_program = match hosts::is_executable(&path) {
+            Err(hosts::Error::Unrecognised { .. }) => false,
+            is_program => is_program?,
+        };
+        if !is_program {
             return Err(Failure::usage(format!("`{typed}` is not an ELF program")).with_help(
                 "name the program that a script starts, or say how it is built: \
                  `--build 'CMD with {libdir} and {out}'`",

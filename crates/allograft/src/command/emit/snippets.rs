@@ -51,7 +51,7 @@ pub(super) fn all(form: Form, target: &Triple, out: &Path) -> Vec<Snippet> {
                     string(&file_name(out))
                 ),
             ),
-            snippet("Cargo", CARGO.replace("{target}", &target.text)),
+            snippet("Cargo", CARGO.replace("{target}", target.rust_name())),
         ],
         Form::Archive => {
             let folder = folder.display().to_string();

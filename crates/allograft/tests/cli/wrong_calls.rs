@@ -1,0 +1,147 @@
+//! Wrong calls, as people type them: `tests/wrong_calls.txt` has the exit code of each, and what of the message cures it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use fixtures::Ran;
+use fixtures::program::Build;
+
+use crate::lab::{Lab, tool};
+
+/// A call, its exit code, and a part of the message.
+struct Call {
+    words: Vec<String>,
+    code: i32,
+    cure: String,
+}
+
+/// Reads the table: `CALL => CODE: CURE`, in which `#` begins a comment.
+fn calls() -> Vec<Call> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/wrong_calls.txt");
+    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines
+        .map(|line| {
+            let parts = line.split_once(" => ").and_then(|(call, rest)| Some((call, rest.split_once(": ")?)));
+            let (call, (code, cure)) = parts.unwrap_or_else(|| panic!("{line}"));
+            let words = call.split_whitespace().map(str::to_owned).collect();
+            Call { words, code: code.parse().unwrap_or_else(|error| panic!("{line}: {error}")), cure: cure.to_owned() }
+        })
+        .collect()
+}
+
+/// A folder with a file of each kind.
+fn lab() -> Lab {
+    let lab = Lab::new();
+    lab.libc("libc.a");
+    lab.put("main.c", b"#include <stdlib.h>\nint main(void) { free(malloc(9)); return 0; }\n");
+    lab.put("empty", b"");
+    lab.put("map", b"");
+    fs::create_dir(lab.path("folder")).unwrap();
+    // It prints, so that libc's own parts ask for memory.
+    let source = "#include <stdio.h>\n#include <stdlib.h>\nint main(int n, char **words) {\n\
+                  \x20   char *volatile p = malloc(n); puts(p ? words[0] : \"\"); free(p); return 0; }\n";
+    Build::PLAIN.program(&lab.path(""), "server", source);
+    for (flag, name) in [("-static", "glibc-static"), ("-pie", "dynamic")] {
+        tool(fixtures::cc().args(["-fPIE", "-o"]).arg(lab.path(name)).arg(flag).arg(lab.path("main.c")));
+    }
+    tool(Command::new("mkfifo").arg(lab.path("pipe")));
+    lab.run(["graft", "libc.a", "-o", "graft.a"]).exits(0);
+    lab.run(["graft", "server", "-o", "grafted"]).exits(0);
+    lab
+}
+
+/// Makes the calls of these commands, and compares each with the table.
+fn check(commands: &[&str]) {
+    let lab = lab();
+    let mut wrong = Vec::new();
+    let of_these = |call: &&Call| commands.contains(&call.words[0].as_str());
+    for Call { words, code, cure } in calls().iter().filter(of_these) {
+        let output = lab.command().args(words).env_remove("ALLOGRAFT_CC").stdin(Stdio::null()).output().unwrap();
+        let ran = Ran::from(output);
+        if ran.code != *code || !ran.err.contains(cure) {
+            wrong.push(format!("{}: {}, without `{cure}`:\n{}", words.join(" "), ran.code, ran.err));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn of_graft() {
+    check(&["graft"]);
+}
+
+#[test]
+fn of_undo_and_verify() {
+    check(&["undo", "verify"]);
+}
+
+#[test]
+fn of_inspect() {
+    check(&["inspect"]);
+}
+
+#[test]
+fn of_emit_and_others() {
+    check(OTHERS);
+}
+
+#[test]
+fn of_bench_and_profile() {
+    check(&["bench", "profile"]);
+}
+
+/// A graft says how every check of it is run, by the paths that were typed, and replaces what is a graft or nothing.
+#[test]
+fn the_way_on_from_a_graft_elsewhere() {
+    let lab = lab();
+    let said = lab.run(["graft", "libc.a", "-o", "new.a"]).exits(0).out;
+    assert!(
+        said.starts_with("grafted  new.a ") && said.contains("verify: allograft verify new.a --stock libc.a\n"),
+        "{said}"
+    );
+    let ran = lab.run(["verify", "new.a", "--stock", "libc.a", "--static-only"]).exits(0).out;
+    assert!(ran.contains("not run: programs") && !ran.contains("not run: differences"), "{ran}");
+    for (target, out) in [("libc.a", "graft.a"), ("libc.a", "empty"), ("server", "grafted"), ("server", "server.copy")]
+    {
+        fs::copy(lab.path("server"), lab.path("server.copy")).unwrap();
+        lab.run(["graft", target, "-o", out, "--donor", "mimalloc"]).exits(0);
+    }
+    lab.run(["graft", "server", "-o", "main.c"]).exits(3);
+    lab.run(["graft", "server", "-o", "main.c", "--force"]).exits(0);
+    let before = fs::read(lab.path("grafted")).unwrap();
+    let says = ["linked with a graft, by `allograft cc` or a Cargo build", "is linked again"];
+    fs::remove_file(lab.path("main.c")).unwrap();
+    lab.run(["undo", "linked"]).exits(2);
+    fs::write(lab.path("linked"), linked(&lab)).unwrap();
+    lab.run(["undo", "linked"]).exits(3).says(&says);
+    assert!(before == fs::read(lab.path("grafted")).unwrap());
+}
+
+/// A program that was linked with a graft.
+fn linked(lab: &Lab) -> Vec<u8> {
+    fs::create_dir(lab.path("bin")).unwrap();
+    let compiler = fixtures::musl_gcc(&lab.path("bin")).unwrap();
+    fs::create_dir(lab.path("lib")).unwrap();
+    fs::copy(lab.path("graft.a"), lab.path("lib/libc.a")).unwrap();
+    lab.put("source.c", b"#include <stdlib.h>\nint main(void) { free(malloc(9)); return 0; }\n");
+    let mut link = Command::new(compiler);
+    tool(link.args(["-static", "-fno-builtin", "-Llib", "-o", "made", "source.c"]).current_dir(lab.path("")));
+    fs::read(lab.path("made")).unwrap()
+}
+
+/// The first words of all other calls.
+const OTHERS: &[&str] = &["emit", "donors", "cc", "run", "completions", "man", "grfat", "benchmark", "help", "--jsn"];
+
+#[test]
+fn every_call_is_made_by_a_test() {
+    let tested = [&["graft", "undo", "verify", "inspect", "bench", "profile"], OTHERS].concat();
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for call in calls() {
+        *counts.entry(call.words[0].clone()).or_default() += 1;
+    }
+    assert!(counts.keys().all(|word| tested.contains(&word.as_str())), "{counts:?}");
+    assert!(counts.values().sum::<usize>() >= 150, "{counts:?}");
+}
