@@ -19,13 +19,20 @@ pub(crate) fn copy(graft: &Executable<'_>) -> Option<Vec<u8>> {
         let image = &graft.image;
         return merge::with_only_donors_constructors(image).or_else(|| merge::needed::without_constructors(image));
     }
+    let mut copy = graft.bytes().to_vec();
+    copy[switch(graft)?] = SWITCHED_ON;
+    Some(copy)
+}
+
+/// The value of the byte at [`switch`] in a copy that runs its self-test.
+pub(crate) const SWITCHED_ON: u8 = 1;
+
+/// Returns the offset of the byte by which a copy differs. `None` if it is not exactly one graft of this program's
+/// format, or a dynamic program.
+pub(crate) fn switch(graft: &Executable<'_>) -> Option<usize> {
     let head = [MAGIC.to_le_bytes(), FORMAT.to_le_bytes()].concat();
     let mut found = memchr::memmem::find_iter(graft.bytes(), &head);
-    let at = found.next()?;
-    if found.next().is_some() {
-        return None;
-    }
-    let mut copy = graft.bytes().to_vec();
-    *copy.get_mut(at + HEAD + 8 * SELF_TEST)? = 1;
-    Some(copy)
+    let (at, None) = (found.next()?, found.next()) else { return None };
+    let at = at + HEAD + 8 * SELF_TEST;
+    (graft.kind() != Linked::Dynamic && at < graft.bytes().len()).then_some(at)
 }

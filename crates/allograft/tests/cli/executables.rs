@@ -5,9 +5,13 @@ use std::io::Read as _;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use fixtures::Arch;
 use fixtures::program::Build;
+use measure::case::Invocation;
+use measure::executor::Executor;
+use measure::process::Processes;
 
 use crate::lab::{Lab, tool};
 use crate::loaders::{ENDS, reports_at_exit};
@@ -50,6 +54,27 @@ fn a_graft_that_was_stripped_later_is_whole() {
             fs::remove_file(lab.path("graft")).unwrap();
         }
     }
+}
+
+/// Stock and graft are in memory once each, however large: the test runs from the graft's own bytes.
+#[test]
+fn a_large_program_is_in_memory_twice_at_most() {
+    const SIZE: u64 = 120 << 20;
+    let lab = Lab::new();
+    program(&lab, "stock");
+    fs::File::create(lab.path("information")).and_then(|file| file.set_len(SIZE)).unwrap();
+    let mut add = Command::new("objcopy");
+    tool(add.args(["--add-section", ".debug_more=information", "stock", "large"]).current_dir(lab.path("")));
+    let invocation = Invocation {
+        program: env!("CARGO_BIN_EXE_allograft").into(),
+        // In place, a file that was written a moment ago is read once more.
+        arguments: vec!["graft".into(), lab.path("large").into(), "-o".into(), lab.path("graft").into()],
+        ..Invocation::default()
+    };
+    let run = Processes::default().memory(&invocation, Duration::from_secs(600)).unwrap();
+    let peak = run.memory.unwrap().peak_bytes;
+    assert!((SIZE..2 * SIZE + (SIZE >> 1)).contains(&peak), "{} MB", peak >> 20);
+    lab.run(["inspect", "graft", "--expect", "snmalloc"]).exits(0);
 }
 
 #[test]

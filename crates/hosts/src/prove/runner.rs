@@ -21,10 +21,13 @@ pub(crate) const PASSED: &[u8] = b"allograft self-test: ok\n";
 /// # Errors
 /// It has no self-test of this format.
 pub(crate) fn copy(host: &Path, graft: &Executable<'_>) -> Result<Vec<u8>, Error> {
-    graft.with_self_test().ok_or_else(|| Error::SelfTest {
-        path: host.to_owned(),
-        said: "it has none that this allograft knows how to ask for".to_owned(),
-    })
+    graft.with_self_test().ok_or_else(|| without_self_test(host))
+}
+
+/// The error of a graft that has no self-test of this format.
+pub(crate) fn without_self_test(host: &Path) -> Error {
+    let said = "it has none that this allograft knows how to ask for".to_owned();
+    Error::SelfTest { path: host.to_owned(), said }
 }
 
 /// Says that a self-test has passed.
@@ -70,10 +73,15 @@ impl InMemory {
 }
 
 pub(crate) fn from_memory(host: &Path, program: &[u8]) -> Result<InMemory, Error> {
+    from_parts(host, &[program])
+}
+
+/// Like [`from_memory`], of a program in several parts.
+pub(crate) fn from_parts(host: &Path, parts: &[&[u8]]) -> Result<InMemory, Error> {
     let memory = rustix::fs::memfd_create("allograft", rustix::fs::MemfdFlags::CLOEXEC);
     let memory = memory.map_err(Into::into).context(host, "test the graft of")?;
     let mut writer = File::from(memory);
-    writer.write_all(program).context(host, "test the graft of")?;
+    parts.iter().try_for_each(|part| writer.write_all(part)).context(host, "test the graft of")?;
     // The kernel executes nothing that is open for writing.
     let path = format!("/proc/self/fd/{}", writer.as_raw_fd());
     let reader = File::open(&path).context(host, "test the graft of")?;

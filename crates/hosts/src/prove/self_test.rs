@@ -18,7 +18,7 @@ use crate::host::executable::parsed;
 use crate::host::needed::Destination;
 use crate::prove::moved::moved;
 use crate::prove::patience::{run_to_end, spawn};
-use crate::prove::runner::{copy, foreign, from_memory, judged};
+use crate::prove::runner::{foreign, from_parts, judged, without_self_test};
 use crate::prove::{loader, merged};
 use crate::request::Patience;
 use crate::system::EMULATED_ROOT;
@@ -57,14 +57,15 @@ pub(crate) fn run(
 }
 
 fn run_program(host: &Path, graft: &Executable<'_>, patience: Patience) -> Result<String, Error> {
-    let (copy, arch) = (copy(host, graft)?, graft.arch());
+    let (parts, arch) = (graft.self_test_parts().ok_or_else(|| without_self_test(host))?, graft.arch());
     let test = |mut command: Command| run_to_end(command.env_clear(), patience);
     let (output, by) = match std::env::consts::ARCH == arch.name() {
-        true => (test(from_memory(host, &copy)?.command(host)).context(host, "test the graft of")?, String::new()),
+        true => (test(from_parts(host, &parts)?.command(host)).context(host, "test the graft of")?, String::new()),
         false => {
             let folder = tempfile::tempdir().context(host, "test the graft of")?;
             let program = folder.path().join("graft");
-            fs::write(&program, &copy).context(host, "test the graft of")?;
+            let write = |mut file: File| parts.iter().try_for_each(|part| file.write_all(part));
+            File::create(&program).and_then(write).context(host, "test the graft of")?;
             let mode = fs::Permissions::from_mode(0o700);
             fs::set_permissions(&program, mode).context(host, "test the graft of")?;
             foreign(host, arch, |emulator| {
