@@ -127,8 +127,8 @@ impl<'a> Executable<'a> {
         self_test::copy(self)
     }
 
-    /// The same copy of an executable or a loader, in three parts one after the other: large files need not be in memory
-    /// twice.
+    /// Returns that copy of an executable or a loader in three consecutive parts: large files need not be in
+    /// memory twice.
     pub fn self_test_parts(&self) -> Option<[&[u8]; 3]> {
         let at = self_test::switch(self)?;
         Some([&self.bytes()[..at], &[self_test::SWITCHED_ON], &self.bytes()[at + 1..]])

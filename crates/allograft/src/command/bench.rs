@@ -67,8 +67,8 @@ What follows the program is the program's own; options of `bench` come before it
 name begins with a dash or is that of a case; a case that is also a file in this folder is `suite:NAME`.
 
 In --build, {libdir} is a folder like the host's with the arm's libc.a; {object} is the donor's object files (empty for
-stock); {out} is the path for the program. Then come the program's arguments, or a whole command that contains {out}. In it,
-{threads} is replaced by each number of --threads. Ctrl-C ends the measuring and keeps the results so far.
+stock); {out} is the path for the program. Then come the program's arguments, or a whole command that contains {out}. In
+it, {threads} is replaced by each number of --threads. Ctrl-C ends the measuring and keeps the results so far.
 
 Exit code 1 if an arm fails, or differs from stock in output or exit code.")]
 pub(crate) struct Bench {

@@ -44,8 +44,8 @@ const VARIABLE: &str = "ALLOGRAFT_RUN";
 #[derive(Debug, Args)]
 #[command(
     mut_arg("strings", |strings| strings.help(STRINGS)),
-    after_help = "Exit code: that of the command, or its signal; 2 if it cannot be run. A wrapper's is that of its compiler; a link
-fails if the program has another malloc than the donor's, or if musl's libc.a cannot be grafted.
+    after_help = "Exit code: that of the command, or its signal; 2 if it cannot be run. A wrapper's is that of its
+compiler; a link fails if the program has another malloc than the donor's, or if musl's libc.a cannot be grafted.
 
 Examples:
   allograft run make

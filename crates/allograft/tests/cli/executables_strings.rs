@@ -180,7 +180,7 @@ fn without_a_donor_nothing_is_grafted() {
     let lab = Lab::new();
     linked(&lab, "proof", Arch::X86_64, false, true);
     std::fs::copy("/bin/true", lab.path("dynamic")).unwrap();
-    let beside = "such as `--donor snmalloc --strings on`";
+    let beside = "name a donor too, such as snmalloc";
     for (target, strings, help) in
         [("proof", &[][..], beside), ("proof", &["--strings", "on"], beside), ("dynamic", &[], "name a donor")]
     {

@@ -1,4 +1,5 @@
-//! Wrong calls, as people type them: `tests/wrong_calls.txt` has the exit code of each, and what of the message cures it.
+//! Wrong calls, as people type them: `tests/wrong_calls.txt` has the exit code of each, and the part of the message
+//! that cures it.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,7 +1,7 @@
 //! Releases of zig, by command line and by `build.zig`, in debug builds. Some releases link these with a linker of
 //! their own.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use fixtures::shell::word;
@@ -47,7 +47,7 @@ fn build_zig(module: bool, snippet: &str) -> String {
     )
 }
 
-fn links(program: PathBuf, module: bool) {
+fn links(compiler: PathBuf, module: bool, zig_serves: bool) {
     let place = Place::new("the source");
     let snippets = place.emit(&["--target", "x86_64-linux-musl"]);
     // zig's caches are in the same place as those of the pinned release.
@@ -58,7 +58,7 @@ fn links(program: PathBuf, module: bool) {
     };
 
     place.write("main.zig", MAIN);
-    let folder = word(program.parent().expect("a folder"));
+    let folder = word(compiler.parent().expect("a folder"));
     let mut line = Command::new("sh");
     line.args(["-ec", &format!("PATH={folder}:$PATH\n{}", snippets["zig"])]);
     with_caches(&mut line);
@@ -68,16 +68,40 @@ fn links(program: PathBuf, module: bool) {
 
     place.write("hello.c", PROGRAM);
     place.write("build.zig", build_zig(module, &snippets["build.zig"]));
-    let mut build = Command::new(&program);
+    let mut build = Command::new(&compiler);
     build.args(["build", "-Dtarget=x86_64-linux-musl"]);
     with_caches(&mut build);
     succeeds(&mut build);
     let program = place.path("zig-out/bin/hello");
     assert_eq!(succeeds(&mut Command::new(&program)), "ok\n");
     place.carries(&program, "snmalloc");
+    if zig_serves {
+        alone(&place, &compiler, with_caches);
+    }
 }
 
-fn other(version: &str, module: bool) {
+/// Without the object, what serves malloc is zig's own from 0.16 on. It leaves no mark in a stripped
+/// program: it is unknown, and `inspect` says why.
+fn alone(place: &Place, compiler: &Path, with_caches: impl Fn(&mut Command)) {
+    for level in ["-O0", "-O2"] {
+        for strip in [false, true] {
+            let mut link = Command::new(compiler);
+            link.args(["cc", "-target", "x86_64-linux-musl", level, "-o", "alone", "hello.c"])
+                .args(strip.then_some("-s"));
+            with_caches(&mut link);
+            succeeds(&mut link);
+            let report = place.run(["inspect", "--json", "alone"]).exits(0).json()["files"][0].clone();
+            let (name, reason) = match strip {
+                false => ("zig", "`malloc` and `c.malloc.malloc` are the same function"),
+                true => ("unknown", "no symbols, and no marks of a known allocator: zig's"),
+            };
+            assert_eq!(report["malloc"]["name"], name, "{level}: {report}");
+            assert!(report["malloc"]["evidence"].to_string().contains(reason), "{report}");
+        }
+    }
+}
+
+fn other(version: &str, module: bool, zig_serves: bool) {
     if std::env::consts::ARCH != "x86_64" {
         eprintln!("skipped: the wheels are for x86_64");
         return;
@@ -88,35 +112,35 @@ fn other(version: &str, module: bool) {
         "zig {version} is missing at `{}`: run `cargo xtask setup toolchains`",
         program.display()
     );
-    links(program, module);
+    links(program, module, zig_serves);
 }
 
 #[test]
 #[ignore = "zigs: each zig compiles musl for itself"]
 fn zig_0_13() {
-    other("0.13.0", false);
+    other("0.13.0", false, false);
 }
 
 #[test]
 #[ignore = "zigs: each zig compiles musl for itself"]
 fn zig_0_14() {
-    other("0.14.1", false);
+    other("0.14.1", false, false);
 }
 
 #[test]
 #[ignore = "zigs: each zig compiles musl for itself"]
 fn zig_0_15() {
-    links(fixtures::zig().program().to_owned(), true);
+    links(fixtures::zig().program().to_owned(), true, false);
 }
 
 #[test]
 #[ignore = "zigs: each zig compiles musl for itself"]
 fn zig_0_16() {
-    other("0.16.0", true);
+    other("0.16.0", true, true);
 }
 
 #[test]
 #[ignore = "zigs: each zig compiles musl for itself"]
 fn zig_0_17() {
-    other("0.17.1", true);
+    other("0.17.1", true, true);
 }

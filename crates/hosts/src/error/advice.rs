@@ -107,14 +107,14 @@ fn donor_needed(arch: Arch, kind: Linked) -> String {
     };
     match donors::defaults().find(|donor| has_strings(donor)) {
         Some(donor) => format!(
-            "in linked files, string functions come with an allocator: name one, such as `--donor {} --strings on`",
+            "in linked files, string functions come with an allocator: name a donor too, such as {}",
             donor.name
         ),
         None if kind == Linked::Dynamic => {
             "name a donor: a dynamic program has no string functions of its own".to_owned()
         }
         None => format!(
-            "name a donor, without `--strings on`: string functions are grafted into linked files for x86_64 only, and this \
+            "name a donor, without string functions: they are grafted into linked files for x86_64 only, and this \
              one is for {arch}"
         ),
     }
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn who_names_no_donor_is_told_where_string_functions_go() {
-        assert!(donor_needed(Arch::X86_64, Linked::Program).contains("`--donor snmalloc --strings on`"));
+        assert!(donor_needed(Arch::X86_64, Linked::Program).contains("name a donor too, such as snmalloc"));
         assert!(donor_needed(Arch::Aarch64, Linked::Program).contains("for x86_64 only, and this one is for aarch64"));
         assert!(donor_needed(Arch::X86_64, Linked::Dynamic).contains("has no string functions of its own"));
     }

@@ -1,10 +1,10 @@
 //! Proves that oldmalloc serves `malloc` in a program without symbols, for x86_64.
 //!
-//! Until musl 1.2.1, oldmalloc's table of bins is in the file that defines `malloc`, `calloc`, `realloc` and `free`,
-//! all strong (src/malloc/malloc.c). A program with a `malloc` of its own cannot link that file. Since 1.2.2 it can:
-//! the public names are weak, in files of their own. The lock tells the two apart. Until 1.2.0 it is taken if
-//! `libc.threads_minus_1` is not zero, an `int`; later if `libc.need_locks` is not, a `signed char` (`lock` in
-//! malloc.c, src/internal/libc.h).
+//! Until musl 1.2.1, oldmalloc's table of bins is in the file that defines `malloc`, `calloc`, `realloc` and
+//! `free`, all strong (src/malloc/malloc.c). A program with a `malloc` of its own cannot link that file. Since
+//! 1.2.2 it can: the public names are weak, in files of their own. The lock tells the two apart. Until 1.2.0 it is
+//! taken if `libc.threads_minus_1` is not zero, an `int`; later if `libc.need_locks` is not, a `signed char`
+//! (`lock` in malloc.c, src/internal/libc.h).
 
 use std::collections::{BTreeSet, HashSet};
 

@@ -437,6 +437,15 @@ impl Image<'_, '_> {
             let detail = format!("{} is in the file, which does not show that it serves `malloc`: {detail}", row.name);
             evidence.push(Evidence::new(Source::Constants, detail));
         }
+        if evidence.is_empty() {
+            let detail = match self.elf.symbols.is_empty() {
+                true => {
+                    "there are no symbols, and no marks of a known allocator: zig's, and musl's bump allocator, leave none"
+                }
+                false => "there is no `malloc` among the symbols, and no mark of a known allocator",
+            };
+            evidence.push(Evidence::new(Source::Constants, detail));
+        }
         Allocator::named(name::UNKNOWN, evidence)
     }
 }
