@@ -1,6 +1,7 @@
 //! `allograft bench`: what a program, or the suite, gains by each donor on this machine.
 
 mod arms;
+mod cases;
 mod dynamic;
 mod executable;
 mod host;

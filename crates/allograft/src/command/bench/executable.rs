@@ -9,8 +9,8 @@ use format::Arch;
 use hosts::Request;
 
 use super::arms::{self, Arm, Fitting, HostKind, Libc};
+use super::cases::similar_case;
 use super::preparation::native;
-use super::suite;
 use crate::failure::Failure;
 
 /// The user's program.
@@ -43,7 +43,7 @@ impl Executable {
         let typed = command.to_string_lossy().into_owned();
         if !path.exists() && !typed.contains('/') {
             return Err(Failure::usage(format!("there is neither a program `{typed}` nor a case of the suite"))
-                .with_help(match suite::similar_case(&typed) {
+                .with_help(match similar_case(&typed) {
                     Some(case) => format!("did you mean the case `{case}`? A program here is `./{typed}`"),
                     None => {
                         "name a program, `allograft bench ./program ARGS`; `allograft bench --help` lists the cases"

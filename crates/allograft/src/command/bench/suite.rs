@@ -17,7 +17,6 @@ use super::preparation::{case_arms, each_or_none, input, make_all, native};
 use super::{Scratch, Work, template, words};
 use crate::failure::{Failure, mend};
 use crate::output::{Output, printable};
-use crate::similar::similar;
 
 /// The kind of the suite's results.
 pub(super) const KIND: &str = "suite";
@@ -63,16 +62,6 @@ static WORKLOADS: [Workload; 12] = [
         ..workload("dataset", "dataset", &["{size}", "30000"], &["{size}", "100"])
     },
 ];
-
-/// Whether the suite has a case of this name.
-pub(super) fn is_case(name: &str) -> bool {
-    WORKLOADS.iter().any(|workload| workload.name == name)
-}
-
-/// Returns the case whose name may be meant.
-pub(super) fn similar_case(name: &str) -> Option<&'static str> {
-    similar(name, WORKLOADS.iter().map(|workload| workload.name))
-}
 
 /// The parser of the names of cases.
 #[derive(Debug, Clone, Copy)]
@@ -288,4 +277,14 @@ fn run(command: &mut Command) -> Result<(), Failure> {
     Err(Failure::usage(format!("`{program}` failed ({})", output.status))
         .with_help("name another compiler with `--cc`, and musl's headers with `--include`")
         .saying(&said))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_case_has_its_name_in_the_list() {
+        assert_eq!(WORKLOADS.each_ref().map(|workload| workload.name), super::super::cases::NAMES);
+    }
 }

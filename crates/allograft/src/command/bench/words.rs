@@ -5,7 +5,7 @@ use std::path::Path;
 
 use clap::Command;
 
-use super::suite;
+use super::cases::is_case;
 
 /// What a case of the suite may begin with, where a file has the same name.
 const SUITE: &str = "suite:";
@@ -64,7 +64,7 @@ pub(crate) fn separated(parser: &Command, mut words: Vec<OsString>) -> Result<Ve
 pub(super) fn case(word: &OsStr) -> Option<&str> {
     let name = word.to_str()?;
     let name = name.strip_prefix(SUITE).unwrap_or(name);
-    suite::is_case(name).then_some(name)
+    is_case(name).then_some(name)
 }
 
 /// Returns the command line that measures a program, in its shortest form. `words` are the program and its arguments,
