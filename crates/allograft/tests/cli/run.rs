@@ -115,6 +115,13 @@ fn a_linker_that_is_called_by_its_name() {
     );
     place.run(&["sh", "-c", &script]).exits(0).says(&["`server`"]);
     place.carries("server", "snmalloc");
+    // Where the folders are not known, the link is the linker's own, and a note says so.
+    let script = format!(
+        "set -e\nlib={lib}\nld -static -o other \"$lib/crt1.o\" \"$lib/crti.o\" server.o --library-path=\"$lib\" \
+         -lc \"$lib/crtn.o\"\n"
+    );
+    place.run(&["sh", "-c", &script]).exits(0).says(&["no libc.a is in the folders that it links from: `other`"]);
+    place.carries("other", "mallocng");
 }
 
 #[test]

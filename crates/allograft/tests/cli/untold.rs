@@ -50,7 +50,7 @@ fn executables() {
     changes_nothing(&lab, &["graft", "program"]);
     changes_nothing(&lab, &["graft", "program", "-o", "new"]);
     lab.put("there", b"mine");
-    changes_nothing(&lab, &["graft", "program", "-o", "there"]);
+    changes_nothing(&lab, &["graft", "program", "-o", "there", "--force"]);
     lab.run(["graft", "program"]).exits(0);
     changes_nothing(&lab, &["graft", "program", "--donor", "mimalloc-secure"]);
     changes_nothing(&lab, &["undo", "program"]);
@@ -65,7 +65,7 @@ fn packed_bundles() {
         changes_nothing(&lab, &["graft", packed]);
         changes_nothing(&lab, &["graft", packed, "-o", "new"]);
         lab.put("there", b"mine");
-        changes_nothing(&lab, &["graft", packed, "-o", "there"]);
+        changes_nothing(&lab, &["graft", packed, "-o", "there", "--force"]);
     }
     lab.run(["graft", ZIP]).exits(0);
     changes_nothing(&lab, &["undo", ZIP]);
@@ -79,7 +79,7 @@ fn copies_and_emitted_files() {
     fs::create_dir(lab.path("empty")).unwrap();
     std::os::unix::fs::symlink("nowhere", lab.path("dangling")).unwrap();
     for out in ["new", "there", "dangling"] {
-        changes_nothing(&lab, &["graft", "sysroot/libc.a", "-o", out]);
+        changes_nothing(&lab, &["graft", "sysroot/libc.a", "-o", out, "--force"]);
         changes_nothing(&lab, &["emit", "--target", "x86_64-linux-musl", "-o", out]);
     }
     for out in ["new", "empty"] {

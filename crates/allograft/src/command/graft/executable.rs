@@ -4,7 +4,7 @@ use std::path::Path;
 
 use format::printable;
 use hosts::{Absence, Edits, ExecutableOperation, Grafted, StringEntry, StringFunction};
-use inspector::{Libc, Link, Report};
+use inspector::{Kind, Libc, Link, Report};
 
 use super::{shell_quoted, step, text_of};
 use crate::command::inspect::overview::named;
@@ -30,7 +30,10 @@ pub(super) fn explained(error: hosts::Error, report: Option<&Report>) -> Failure
     if let Some(other) = other {
         failure.message = format!("{}; what serves malloc is {}", failure.message, named(other));
     }
-    let is_glibc = report.is_some_and(|report| report.libc == Libc::Glibc && report.link != Some(Link::Dynamic));
+    let is_static_glibc = |report: &Report| {
+        report.kind == Kind::Executable && report.libc == Libc::Glibc && report.link != Some(Link::Dynamic)
+    };
+    let is_glibc = report.is_some_and(is_static_glibc);
     if is_glibc && failure.exit_code == 3 {
         failure.help =
             "a static program of glibc takes no donor. Link it with musl (`musl-gcc -static`, a musl target), \

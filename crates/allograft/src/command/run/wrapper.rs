@@ -92,7 +92,9 @@ impl Session {
         if is_zig(compiler.program()) {
             return left("zig links a libc of its own".to_owned());
         }
-        let Ok(libc) = link.libc(&compiler.shown()) else { return unchanged() };
+        let Ok(libc) = link.libc(&compiler.shown()) else {
+            return left("no libc.a is in the folders that it links from".to_owned());
+        };
         let candidates = self.choice.candidates()?;
         let folder = match copy::folder(&libc, &candidates, self.choice.strings(), output) {
             Err(unmade) if unmade.is_not_musl => return left("its libc.a is not musl's".to_owned()),

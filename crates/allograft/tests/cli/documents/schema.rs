@@ -10,7 +10,7 @@ use serde_json::Value;
 use syn::{Attribute, Expr, ExprLit, Fields, GenericArgument, Item, Lit, LitStr, Meta, PathArguments, Token, Type};
 
 /// The source files with the types, below `crates`.
-const SOURCES: [&str; 28] = [
+const SOURCES: [&str; 29] = [
     "allograft/src/json/mod.rs",
     "allograft/src/json/donors.rs",
     "allograft/src/json/emit.rs",
@@ -29,6 +29,7 @@ const SOURCES: [&str; 28] = [
     "hosts/src/undo.rs",
     "inspector/src/report.rs",
     "inspector/src/verify/differences.rs",
+    "inspector/src/verify/check.rs",
     "inspector/src/verify/mod.rs",
     "measure/src/executor.rs",
     "measure/src/machine.rs",
