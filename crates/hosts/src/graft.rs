@@ -106,7 +106,7 @@ fn in_place(
     let several = hosts.paths().count() > 1;
     let (decided, skipped) = hosts.each(planner, |file, planner| {
         let tried = match ahead.take() {
-            Some(tried) if tried.before_sha256 == sha256(file.bytes()?) => tried,
+            Some(tried) if tried.before_sha256 == file.sha256()? => tried,
             // Nothing was tried, or the host was written before the folder was locked.
             _ => Tried::new(prepared::of(&file, planner)?, file.bytes()?, planner)?,
         };
@@ -310,6 +310,6 @@ fn decide(tried: Tried, planner: &mut Planner<'_>) -> Result<(Grafted, Placing),
 /// SHA-256 of what these donors make of the stock file `bytes`; `None` if that cannot be grafted, or is a graft itself.
 fn graft_of(path: &Path, bytes: &[u8], planner: &mut Planner<'_>) -> Option<String> {
     let host = prepared::read(path, bytes).ok().filter(|host| !host.carried().anything())?;
-    let prepared = prepared::prepare(&*host, path, bytes, planner).ok()?;
+    let prepared = prepared::prepare(&*host, path, sha256(bytes), planner).ok()?;
     Some(prepared.graft_sha256().to_owned())
 }

@@ -102,11 +102,14 @@ impl Verify {
             ))
             .with_help("name the graft that this stock file belongs to"));
         }
-        let stock: Vec<PathBuf> =
-            grafts.iter().filter(|graft| is_stock(&graft.libc)).map(|it| it.name.clone()).collect();
-        let mut verified = Vec::new();
+        let (mut verified, mut stock) = (Vec::new(), Vec::new());
         for graft in grafts {
-            verified.push(self.verify(graft, output)?);
+            let (file, name) = (graft.libc.clone(), graft.name.clone());
+            let done = self.verify(graft, output)?;
+            if !done.ok() && is_stock(&file) {
+                stock.push(name);
+            }
+            verified.push(done);
         }
         let ok = verified.iter().all(Verified::ok);
         let complete = verified.iter().all(|graft| graft.not_run.is_empty());

@@ -552,14 +552,7 @@ fn no_folder_is_left_over() {
     ended_by(rustix::process::Signal::KILL);
     assert_eq!(left(), 1, "no process was there to delete it");
     // A program that the killed run had started may still use its folder, and a child that has not begun yet its lock.
-    let uses = |process: &fs::DirEntry| {
-        let link = |name: &str| fs::read_link(process.path().join(name)).unwrap_or_default();
-        let open = fs::read_dir(process.path().join("fd")).into_iter().flatten().flatten();
-        let mut files = open.map(|file| fs::read_link(file.path()).unwrap_or_default());
-        [link("exe"), link("cwd")].iter().any(|path| path.starts_with(lab.path("tmp")))
-            || files.any(|path| path.starts_with(lab.path("tmp")))
-    };
-    while fs::read_dir("/proc").unwrap().flatten().any(|process| uses(&process)) {
+    while crate::lab::is_used(&lab.path("tmp")) {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     let ran = ended_by(rustix::process::Signal::HUP).exits(0);

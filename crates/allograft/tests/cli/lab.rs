@@ -52,3 +52,14 @@ pub(crate) fn dynamic_with_musl(lab: &Lab, source: &str, name: &str) -> PathBuf 
     std::os::unix::fs::symlink(fixtures::musl_loader(Arch::X86_64), &interpreter).expect("a link");
     fixtures::program::linked_with_musl(&lab.path(""), name, source, true, &interpreter)
 }
+
+/// Whether a process runs a file of this folder, or has the folder or a file in it open.
+pub(crate) fn is_used(folder: &Path) -> bool {
+    let folder = fs::canonicalize(folder).unwrap();
+    let uses = |process: &Path| {
+        let leads = |link: &Path| fs::read_link(link).is_ok_and(|to| to.starts_with(&folder));
+        let open = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+        ["exe", "cwd"].iter().any(|name| leads(&process.join(name))) || open.into_iter().any(|file| leads(&file.path()))
+    };
+    fs::read_dir("/proc").unwrap().flatten().any(|process| uses(&process.path()))
+}

@@ -110,8 +110,9 @@ fn a_signal_while_a_program_is_tried() {
     signal(&child, Signal::TERM);
     assert_eq!(child.wait().unwrap().signal(), Some(Signal::TERM.as_raw()));
     crate::lab::assert_same(&before, &lab.files());
-    // This makes the program of the trial run end.
+    // This makes the program of the trial run end, which has to see it before the folder is gone.
     lab.put("end", b"");
+    wait_for("the end of the program", || !crate::lab::is_used(&lab.path("")));
 }
 
 /// `nohup` and the shell's `&` make the program ignore signals. They stay ignored.

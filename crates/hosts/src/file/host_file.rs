@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use crate::digest::sha256;
 use crate::error::{Error, IoContext};
 use crate::file::signature::{Signature, signature_of};
 
@@ -63,6 +64,7 @@ pub(crate) struct HostFile {
 #[derive(Debug)]
 struct Content {
     bytes: Vec<u8>,
+    sha256: OnceCell<String>,
     identity: Identity,
     is_settled: bool,
 }
@@ -98,8 +100,20 @@ impl HostFile {
     /// # Errors
     /// They cannot be read, or the file was written meanwhile.
     pub(crate) fn bytes(&self) -> Result<&[u8], Error> {
+        self.content().map(|content| content.bytes.as_slice())
+    }
+
+    /// Their SHA-256. It is made when it is first asked for.
+    ///
+    /// # Errors
+    /// As for [`HostFile::bytes`].
+    pub(crate) fn sha256(&self) -> Result<&str, Error> {
+        self.content().map(|content| content.sha256.get_or_init(|| sha256(&content.bytes)).as_str())
+    }
+
+    fn content(&self) -> Result<&Content, Error> {
         if let Some(content) = self.content.get() {
-            return Ok(&content.bytes);
+            return Ok(content);
         }
         let identity = || self.file.metadata().map(|metadata| Identity::of(&metadata)).context(&self.path, "read");
         let before = identity()?;
@@ -112,7 +126,8 @@ impl HostFile {
             return Err(Error::ChangedMeanwhile { path: self.path.clone() });
         }
         let is_settled = before.is_settled(SystemTime::now());
-        Ok(&self.content.get_or_init(|| Content { bytes, identity: before, is_settled }).bytes)
+        let sha256 = OnceCell::new();
+        Ok(self.content.get_or_init(|| Content { bytes, sha256, identity: before, is_settled }))
     }
 
     /// The bytes, if they were read, and the file of this identity surely still has them.

@@ -13,6 +13,7 @@ use transplant::Executable;
 
 use super::layer::{Layer, Writing};
 use super::layout::unreadable;
+use crate::digest::sha256;
 use crate::error::skipped::Skipped;
 use crate::error::{Error, IoContext};
 use crate::file::signature::{Signature, signature_of};
@@ -140,7 +141,7 @@ impl Survey<'_> {
             self.skipped.push(Skipped { path: shown.to_owned(), reason: reason.to_owned() });
             return Ok(None);
         }
-        let prepared = prepared::prepare(&*host, shown, bytes, planner)?;
+        let prepared = prepared::prepare(&*host, shown, sha256(bytes), planner)?;
         let sha256 = prepared.graft_sha256().to_owned();
         if prepared.is_unchanged() {
             let reason = "it carries this graft already".to_owned();

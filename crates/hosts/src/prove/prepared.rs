@@ -63,18 +63,17 @@ pub(crate) struct Prepared {
 /// Prepares the graft of a file.
 pub(crate) fn of(file: &HostFile, planner: &mut Planner<'_>) -> Result<Prepared, Error> {
     let (path, bytes) = (file.path(), file.bytes()?);
-    prepare(&*read(path, bytes)?, path, bytes, planner)
+    prepare(&*read(path, bytes)?, path, file.sha256()?.to_owned(), planner)
 }
 
-/// Prepares the graft of the recognised `host` at `path`, which has these bytes. A graft is made anew from its stock
+/// Prepares the graft of the recognised `host` at `path`, which has this SHA-256. A graft is made anew from its stock
 /// file, where that is available: nothing of an earlier donor, or of an earlier release of this program, is left then.
 pub(crate) fn prepare(
     host: &dyn Host,
     path: &Path,
-    bytes: &[u8],
+    before_sha256: String,
     planner: &mut Planner<'_>,
 ) -> Result<Prepared, Error> {
-    let before_sha256 = sha256(bytes);
     let base = stock_beside(host, path, &before_sha256)?;
     let (operation, verified, notes) = match &base {
         None => verified(host, planner)?,

@@ -63,7 +63,7 @@ impl Survey {
             self.skipped.push(Skipped { path: path.clone(), reason: reason.to_owned() });
             return Ok(());
         }
-        let prepared = prepared::prepare(&*host, &path, bytes, planner)?;
+        let prepared = prepared::prepare(&*host, &path, digest::sha256(bytes), planner)?;
         let mut grafted = prepared.report(prepared.action());
         grafted.stock_sha256 = Some(prepared.before_sha256.clone());
         let (ready, trial) = prepared.prove(bytes, planner)?;

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::check::Check;
 use super::image::{ELF_HEADER, PROGRAM_HEADER, differences};
-use super::section_headers::{Added, Expected, range, table};
+use super::section_headers::{Added, range, table};
 use super::{loader, section_headers};
 use crate::elf::{Elf, PT_DYNAMIC, PT_LOAD, PT_NOTE, PT_TLS, SHT_NOBITS, SHT_SYMTAB, Segment};
 use crate::entry_points::{EntryPoints, loads};
@@ -34,7 +34,7 @@ pub(super) fn check(elf: &Elf<'_>, stock: &Elf<'_>) -> Check {
         .and_then(|end| {
             let start = EntryPoints::required(elf)?.donor();
             let added = Added { start, end, sections: Some(NEW_SECTIONS) };
-            section_headers::check(elf, stock, &added, &|_, wanted, index| Expected::without_storage(&wanted[index]))
+            section_headers::check(elf, stock, &added, &|_, wanted, index| wanted[index].without_storage())
         });
     Check::unless("file", checked.err().into_iter().collect(), || {
         let size = stock.bytes.data.len();
@@ -52,7 +52,7 @@ pub(super) fn check_dynamic(elf: &Elf<'_>, stock: &Elf<'_>, donor: Option<&Elf<'
         .and_then(|()| thread_storage(elf, &[Some(stock), donor]))
         .and_then(|()| contents(elf, stock))
         .and_then(|end| {
-            section_headers::check(elf, stock, &Added { start, end, sections: None }, &Expected::of_dynamic)
+            section_headers::check(elf, stock, &Added { start, end, sections: None }, &section_headers::of_dynamic)
         })
         .and_then(|()| ends_with_zeros(elf));
     let size = stock.bytes.data.len();

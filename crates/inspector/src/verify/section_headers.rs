@@ -63,10 +63,10 @@ pub(super) struct Header<'a> {
     pub(super) address: u64,
     pub(super) offset: u64,
     pub(super) size: u64,
-    link: u32,
-    info: u32,
-    align: u64,
-    entry: u64,
+    pub(super) link: u32,
+    pub(super) info: u32,
+    pub(super) align: u64,
+    pub(super) entry: u64,
 }
 
 /// Where the new parts are, and how many sections they have.
@@ -122,19 +122,15 @@ pub(super) fn check(elf: &Elf<'_>, stock: &Elf<'_>, added: &Added, expected: Cha
     let names = usize::from(stock.bytes.u16(62).unwrap_or(0));
     for (index, before) in wanted.iter().enumerate() {
         let now = &found[index];
-        let Expected { name, kind, flags, offset, size, is_dead } = expected(&found, &wanted, index);
-        let mut header = Header { name: now.name, kind, flags, offset, size, ..*before };
-        let is_named = now.name == name;
-        if is_dead {
-            (header.link, header.info, header.entry) = (0, 0, 0);
-        } else if now.link as usize >= wanted.len() && same_name(&found, now.link, &wanted, before.link) {
+        let mut header = expected(&found, &wanted, index);
+        if now.link as usize >= wanted.len() && same_name(&found, now.link, &wanted, header.link) {
             // Links follow a content that is elsewhere now.
             header.link = now.link;
         }
         if index == names || is_grown(now, before) {
             (header.offset, header.size) = (now.offset, now.size);
         }
-        if !is_named || *now != header || !same_content(elf, stock, index, (now, before), added.end) {
+        if *now != header || !same_content(elf, stock, index, (now, before), added.end) {
             return Err(format!("the header of section {index}, `{}`, is not stock's", printable(before.name)));
         }
     }
@@ -150,56 +146,35 @@ pub(super) fn check(elf: &Elf<'_>, stock: &Elf<'_>, added: &Added, expected: Cha
 }
 
 /// What a kind of graft makes of stock's header with this index, by all headers now and all of stock's.
-pub(super) type Changes<'c> = &'c dyn Fn(&[Header<'_>], &[Header<'_>], usize) -> Expected;
+pub(super) type Changes<'c> = &'c dyn for<'a> Fn(&[Header<'a>], &[Header<'a>], usize) -> Header<'a>;
 
-/// What a graft makes of one of stock's headers.
-pub(super) struct Expected {
-    pub(super) name: Vec<u8>,
-    pub(super) kind: u32,
-    pub(super) flags: u64,
-    pub(super) offset: u64,
-    pub(super) size: u64,
-    /// Whether its content is elsewhere now, and it means nothing.
-    pub(super) is_dead: bool,
-}
-
-impl Expected {
-    /// Stock's header, as it was.
-    pub(super) fn kept(before: &Header<'_>) -> Expected {
-        let Header { name, kind, flags, offset, size, .. } = *before;
-        Expected { name: name.to_vec(), kind, flags, offset, size, is_dead: false }
-    }
-
+impl<'a> Header<'a> {
     /// Stock's header, where the graft has one storage for threads: stock's part of it is no longer in this section.
-    pub(super) fn without_storage(before: &Header<'_>) -> Expected {
-        let kept = Expected::kept(before);
-        match before.flags & SHF_TLS {
-            0 => kept,
-            _ => Expected {
-                flags: before.flags & !SHF_TLS,
-                size: if before.kind == SHT_NOBITS { 0 } else { before.size },
-                ..kept
+    pub(super) fn without_storage(self) -> Header<'a> {
+        match self.flags & SHF_TLS {
+            0 => self,
+            _ => Header {
+                flags: self.flags & !SHF_TLS,
+                size: if self.kind == SHT_NOBITS { 0 } else { self.size },
+                ..self
             },
         }
     }
+}
 
-    /// As a merge, or a name of a library, changes a header: a section whose content is written anew elsewhere gets
-    /// another name.
-    pub(super) fn of_dynamic(found: &[Header<'_>], wanted: &[Header<'_>], index: usize) -> Expected {
-        let (now, before) = (&found[index], &wanted[index]);
-        if now.name.strip_prefix(STOCK) == Some(before.name) {
-            return Expected { name: now.name.to_vec(), kind: SHT_PROGBITS, is_dead: true, ..Expected::kept(before) };
-        }
-        match now.flags & SHF_TLS {
-            0 => Expected::without_storage(before),
-            _ => Expected::kept(before),
-        }
+/// As a merge, or a name of a library, changes a header: a section whose content is written anew elsewhere gets
+/// another name, and means nothing.
+pub(super) fn of_dynamic<'a>(found: &[Header<'a>], wanted: &[Header<'a>], index: usize) -> Header<'a> {
+    let (now, before) = (&found[index], wanted[index]);
+    if now.name.strip_prefix(STOCK) == Some(before.name) {
+        return Header { name: now.name, kind: SHT_PROGBITS, link: 0, info: 0, entry: 0, ..before };
     }
+    if now.flags & SHF_TLS == 0 { before.without_storage() } else { before }
 }
 
 fn same_name(found: &[Header<'_>], link: u32, wanted: &[Header<'_>], before: u32) -> bool {
-    let name = |headers: &[Header<'_>], link: u32| headers.get(link as usize).map(|header| header.name.to_vec());
-    name(found, link) == name(wanted, before)
+    let [found, wanted] = [found.get(link as usize), wanted.get(before as usize)].map(|it| it.map(|it| it.name));
+    found == wanted
 }
 
 /// Whether this is a table that is not loaded and was written anew, with more entries.
@@ -220,16 +195,14 @@ fn same_content(
     if (now.offset, now.size) == (before.offset, before.size) || before.flags & SHF_ALLOC != 0 {
         return true;
     }
-    let data = |section: Option<&Section<'_>>| section.and_then(|section| section.data).map(<[u8]>::to_vec);
     let first = match before.kind {
         // Symbols of thread-local storage have moved there too.
-        SHT_SYMTAB => {
-            range(before.offset, before.size as usize).and_then(|at| elf.bytes.data.get(at)).map(<[u8]>::to_vec)
-        }
-        _ => data(stock.sections.get(index)),
+        SHT_SYMTAB => range(before.offset, before.size as usize).and_then(|at| elf.bytes.data.get(at)),
+        _ => stock.sections.get(index).and_then(|section| section.data),
     };
-    let (Some(grown), Some(first)) = (data(elf.sections.get(index)), first) else { return false };
-    let Some(rest) = grown.strip_prefix(first.as_slice()).filter(|_| now.offset as usize >= end) else { return false };
+    let grown = elf.sections.get(index).and_then(|section| section.data);
+    let (Some(grown), Some(first)) = (grown, first) else { return false };
+    let Some(rest) = grown.strip_prefix(first).filter(|_| now.offset as usize >= end) else { return false };
     before.kind != SHT_SYMTAB || are_dynamic(elf, rest, elf.sections.get(now.link as usize))
 }
 

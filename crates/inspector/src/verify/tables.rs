@@ -95,22 +95,27 @@ impl<'e, 'a> Tables<'e, 'a> {
 
     /// All relocations; `None` if a table or a symbol is not in the file.
     pub(super) fn relocations(&self) -> Option<Vec<Relocation<'a>>> {
+        let relocation = |entry| {
+            let words = self.elf.bytes.over(entry);
+            let number = words.u32(12)?;
+            let symbol = if number == 0 { None } else { Some(self.symbol(number)?) };
+            Some(Relocation {
+                place: words.u64(0)?,
+                kind: words.u32(8)?,
+                symbol: symbol.map_or(&[], |symbol| symbol.name),
+                version: symbol.map_or(0, |symbol| symbol.version),
+                addend: words.u64(16)?.cast_signed(),
+            })
+        };
+        self.raw_relocations()?.into_iter().map(relocation).collect()
+    }
+
+    /// The entries of both tables of relocations, as they are in the file; `None` if a table is not in it.
+    fn raw_relocations(&self) -> Option<Vec<&'a [u8]>> {
         let mut found = Vec::new();
         for (at, size) in [(RELA, RELASZ), (JMPREL, PLTRELSZ)] {
-            let Some((at, size)) = self.value(at).zip(self.value(size)).filter(|(_, size)| *size != 0) else {
-                continue;
-            };
-            for entry in self.at(at, usize::try_from(size).ok()?)?.chunks_exact(ENTRY as usize) {
-                let words = self.elf.bytes.over(entry);
-                let number = words.u32(12)?;
-                let symbol = if number == 0 { None } else { Some(self.symbol(number)?) };
-                found.push(Relocation {
-                    place: words.u64(0)?,
-                    kind: words.u32(8)?,
-                    symbol: symbol.map_or(&[], |symbol| symbol.name),
-                    version: symbol.map_or(0, |symbol| symbol.version),
-                    addend: words.u64(16)?.cast_signed(),
-                });
+            if let Some((at, size)) = self.value(at).zip(self.value(size)).filter(|(_, size)| *size != 0) {
+                found.extend(self.at(at, usize::try_from(size).ok()?)?.chunks_exact(ENTRY as usize));
             }
         }
         Some(found)
@@ -221,23 +226,15 @@ impl<'e, 'a> Tables<'e, 'a> {
     pub(super) fn all(&self) -> Vec<Symbol<'a>> {
         let hashed = self.value(GNU_HASH).and_then(|table| self.gnu_numbers(table).last().copied()).unwrap_or(0);
         let chains = self.value(HASH).and_then(|table| self.u32_at(table.checked_add(4)?)).unwrap_or(0);
-        let relocated = self.raw_relocations().filter_map(|entry| entry.get(12..16)?.first_chunk().copied());
-        let relocated = relocated.map(u32::from_le_bytes).max().unwrap_or(0);
+        let relocations = self.raw_relocations().unwrap_or_default();
+        let relocated =
+            relocations.into_iter().filter_map(|entry| self.elf.bytes.over(entry).u32(12)).max().unwrap_or(0);
         let table = self.value(SYMTAB).and_then(|at| self.elf.at_address(at)).map(<[u8]>::as_ptr);
         let sections = self.elf.sections.iter().filter(|section| section.kind == SHT_DYNSYM);
         let section = sections.filter_map(|section| section.data).find(|data| Some(data.as_ptr()) == table);
         let in_section = section.map_or(0, |data| (data.len() / ENTRY as usize) as u32);
         let count = in_section.max(hashed.saturating_add(1)).max(chains).max(relocated.saturating_add(1));
         (1..count.min(MOST)).map_while(|number| self.symbol(number)).collect()
-    }
-
-    /// The entries of both tables of relocations, as they are in the file.
-    fn raw_relocations(&self) -> impl Iterator<Item = &'a [u8]> {
-        [(RELA, RELASZ), (JMPREL, PLTRELSZ)].into_iter().flat_map(|(at, size)| {
-            let table = self.value(at).zip(self.value(size)).filter(|(_, size)| *size != 0);
-            let table = table.and_then(|(at, size)| self.at(at, usize::try_from(size).ok()?)).unwrap_or_default();
-            table.chunks_exact(ENTRY as usize)
-        })
     }
 
     fn gnu_numbers(&self, table: u64) -> Vec<u32> {

@@ -7,7 +7,7 @@ use crate::entry_points::{EntryPoints, loads};
 use crate::verify::check::Check;
 use crate::verify::file::{headers, is_true, programs};
 use crate::verify::image::{ELF_HEADER, differences};
-use crate::verify::section_headers::{self, Added, Expected, range};
+use crate::verify::section_headers::{self, Added, Header, range};
 
 /// SHT_PROGBITS
 const PROGBITS: u32 = 1;
@@ -34,16 +34,16 @@ fn compare(elf: &Elf<'_>, stock: &Elf<'_>) -> Result<(), String> {
     let end = contents(elf, stock, donor, after)?;
     let added = Added { start: donor, end, sections: Some(NEW_SECTIONS) };
     section_headers::check(elf, stock, &added, &|_, wanted, index| {
-        let (header, kept) = (&wanted[index], Expected::kept(&wanted[index]));
+        let header = wanted[index];
         let is_moved = header.flags & SHF_ALLOC != 0 && header.address.wrapping_sub(before.address) < before.memory;
         match is_moved {
             // Its zeros are in the file now.
-            true => Expected {
+            true => Header {
                 offset: after.offset.wrapping_add(header.address - before.address),
                 kind: if header.kind == SHT_NOBITS { PROGBITS } else { header.kind },
-                ..kept
+                ..header
             },
-            false => kept,
+            false => header,
         }
     })
 }

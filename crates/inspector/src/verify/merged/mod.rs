@@ -4,6 +4,7 @@
 mod donor;
 mod machine;
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use super::file::check_dynamic;
@@ -239,7 +240,18 @@ pub(super) fn unchanged(graft: &Elf<'_>, stock: &Elf<'_>, start: u64, slots: &Ra
 /// Checks that each name that is found in stock is found in the graft, with the same meaning.
 fn symbols(graft: &Tables<'_, '_>, stock: &Tables<'_, '_>, merged: &Merged) -> Check {
     let (mut complaints, mut count) = (Vec::new(), 0);
-    for symbol in stock.hashed() {
+    // Programs have ten thousands of them.
+    let mut every: HashMap<&[u8], Vec<Symbol<'_>>> = HashMap::new();
+    for symbol in stock.all() {
+        every.entry(symbol.name).or_default().push(symbol);
+    }
+    let named = |name: &[u8]| every.get(name).map(Vec::as_slice).unwrap_or_default();
+    let hashed = stock.hashed();
+    let mut times: HashMap<&[u8], usize> = HashMap::new();
+    for symbol in &hashed {
+        *times.entry(symbol.name).or_default() += 1;
+    }
+    for symbol in hashed {
         // Look-ups in stock do not find these either: undefined, and not the address of a stub.
         if symbol.section == 0 && (symbol.value == 0 || is_family(symbol.name)) || symbol.info >> 4 == 0 {
             continue;
@@ -249,13 +261,12 @@ fn symbols(graft: &Tables<'_, '_>, stock: &Tables<'_, '_>, merged: &Merged) -> C
         let wanted = Symbol { value: symbol.value.wrapping_add(front), ..symbol };
         // Several versions of one name are several symbols: any of them may be found first.
         let found = graft.found(symbol.name);
-        let several = || stock.hashed().iter().filter(|other| other.name == symbol.name).count() > 1;
-        if !matches!(found, Ok(Some(found)) if found == wanted) && !several() {
+        if !matches!(found, Ok(Some(found)) if found == wanted) && times[symbol.name] == 1 {
             complaints.push(format!("`{}` is not what it was", printable(symbol.name)));
         }
     }
     // Those that no look-up finds, for relocations: stock's, and names that are only asked for.
-    let (every, asked) = (stock.all(), |symbol: &Symbol<'_>| (symbol.section, symbol.value, symbol.size) == (0, 0, 0));
+    let asked = |symbol: &Symbol<'_>| (symbol.section, symbol.value, symbol.size) == (0, 0, 0);
     for symbol in graft.unhashed() {
         // As the donor asks for a function of libc's.
         let known = [GLOBAL, GLOBAL | FUNCTION, WEAK, WEAK | FUNCTION].contains(&symbol.info);
@@ -267,12 +278,14 @@ fn symbols(graft: &Tables<'_, '_>, stock: &Tables<'_, '_>, merged: &Merged) -> C
         let was = Symbol { value: symbol.value.wrapping_sub(front), ..symbol };
         // A stub's address is that of the definition now.
         let is_it = |other: &Symbol<'_>| *other == was || asked(&was) && Symbol { value: 0, ..*other } == was;
-        if !every.iter().any(is_it) {
+        if !named(symbol.name).iter().any(is_it) {
             complaints.push(format!("`{}` is not what it was", printable(symbol.name)));
         }
     }
     // The donor's definitions, under public names and its own.
-    for symbol in graft.hashed().into_iter().filter(|symbol| symbol.section != 0 && !every.contains(symbol)) {
+    for symbol in
+        graft.hashed().into_iter().filter(|symbol| symbol.section != 0 && !named(symbol.name).contains(symbol))
+    {
         let is_donors = is_family(symbol.name) || merged.donor.contains(&symbol.value);
         if is_donors && (symbol.info, symbol.version) != (GLOBAL | FUNCTION, ANY_VERSION) {
             complaints.push(format!("`{}` is not a function for every version", printable(symbol.name)));
