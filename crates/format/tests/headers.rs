@@ -55,6 +55,49 @@ fn parameters_are_those_of_the_header() {
     assert_eq!(words[parameters::SELF_TEST], "self_test");
     assert_eq!(words.iter().position(|word| *word == "calls"), Some(parameters::WORDS));
     assert_eq!(words.len(), parameters::WORDS + parameters::CALLS);
+
+    // Each field with a value of its own is encoded where the header has it.
+    let values = parameters::Parameters {
+        entry: 1,
+        headers: 2,
+        relocations: 3,
+        relocation_count: 4,
+        sealed: [5; 2],
+        sealed_size: [6; 2],
+        errno_offset: -7,
+        key_destructors: 8,
+        main: 9,
+        tls_image: 10,
+        tls_file_size: 11,
+        tls_size: 12,
+        tls_alignment: 13,
+        start_main: 14,
+        streams: 15,
+        calls: [16; parameters::CALLS],
+    };
+    let names = [
+        "self_test",
+        "entry",
+        "headers",
+        "relocations",
+        "relocation_count",
+        "sealed",
+        "sealed_size",
+        "errno_offset",
+        "key_destructors",
+        "main",
+        "tls_image",
+        "tls_file_size",
+        "tls_size",
+        "tls_alignment",
+        "start_main",
+        "streams",
+        "calls",
+    ];
+    let encoded = values.encode();
+    let values: Vec<i64> = encoded.chunks_exact(8).map(|word| i64::from_le_bytes(word.try_into().unwrap())).collect();
+    let encoded: Vec<&str> = values.iter().map(|value| names[value.unsigned_abs() as usize]).collect();
+    assert_eq!((encoded, values[7 + 1]), (words.to_vec(), -7));
 }
 
 #[test]

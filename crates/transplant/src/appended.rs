@@ -4,7 +4,8 @@
 use std::ops::Range;
 
 use format::entries::ENTRY;
-use format::{note, parameters};
+use format::note;
+use format::parameters::{self, Parameters};
 
 use crate::blob::{Blob, BlobError};
 use crate::code::Machine;
@@ -141,55 +142,9 @@ pub(crate) fn write_entries(blob: &mut Blob, base: u64, entries: &[(u64, u32)]) 
     Ok(())
 }
 
-/// `struct transplant_parameters` (crates/donors/transplant/parameters.h) behind its first two words, in the order of
-/// its fields. Addresses are relative to the blob's first byte.
-#[derive(Debug, Default)]
-pub(crate) struct Start {
-    pub(crate) entry: u64,
-    pub(crate) headers: u64,
-    pub(crate) relocations: u64,
-    pub(crate) relocation_count: u64,
-    pub(crate) sealed: [u64; 2],
-    pub(crate) sealed_size: [u64; 2],
-    pub(crate) errno_offset: i64,
-    pub(crate) key_destructors: u64,
-    pub(crate) main: u64,
-    pub(crate) tls_image: u64,
-    pub(crate) tls_file_size: u64,
-    pub(crate) tls_size: u64,
-    pub(crate) tls_alignment: u64,
-    pub(crate) start_main: u64,
-    pub(crate) streams: u64,
-    pub(crate) calls: [u64; parameters::CALLS],
-}
-
-impl Start {
-    /// Writes them into the blob.
-    pub(crate) fn write(&self, blob: &mut Blob) -> Result<(), BlobError> {
-        let words: [u64; parameters::WORDS] = [
-            self.entry,
-            self.headers,
-            self.relocations,
-            self.relocation_count,
-            self.sealed[0],
-            self.sealed[1],
-            self.sealed_size[0],
-            self.sealed_size[1],
-            self.errno_offset as u64,
-            self.key_destructors,
-            self.main,
-            // `self_test`: set only in the copy that runs it (`self_test`).
-            0,
-            self.tls_image,
-            self.tls_file_size,
-            self.tls_size,
-            self.tls_alignment,
-            self.start_main,
-            self.streams,
-        ];
-        let at = blob.symbol("transplant_parameters")? as usize + parameters::HEAD;
-        let words: Vec<u8> = words.into_iter().chain(self.calls).flat_map(u64::to_le_bytes).collect();
-        blob.write(at, &words);
-        Ok(())
-    }
+/// Writes the parameters for the donor's start into the blob.
+pub(crate) fn write_parameters(blob: &mut Blob, parameters: &Parameters) -> Result<(), BlobError> {
+    let at = blob.symbol("transplant_parameters")? as usize + parameters::HEAD;
+    blob.write(at, &parameters.encode());
+    Ok(())
 }

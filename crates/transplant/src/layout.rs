@@ -16,9 +16,9 @@
 //! ([`SectionTable::add_program_headers`]). Only then do GNU's, LLVM's and elfutils' strip and objcopy keep the file
 //! whole. For the same reason all data is in the file.
 
-use format::parameters;
+use format::parameters::{self, Parameters};
 
-use crate::appended::{Appended, Jump, PlanError, Start, write_entries, write_jumps, write_start};
+use crate::appended::{Appended, Jump, PlanError, write_entries, write_jumps, write_parameters, write_start};
 use crate::blob::Blob;
 use crate::code::{Edit, Machine};
 use crate::image::{
@@ -42,13 +42,12 @@ pub(crate) struct Parts<'a> {
     /// Jumps to write over the program's own bytes. Their targets are relative to the donor's base.
     pub(crate) jumps: Vec<Jump>,
     pub(crate) main: Edit,
-    pub(crate) parameters: Parameters,
+    pub(crate) addresses: ProgramAddresses,
 }
 
-/// The values for the blob's `struct transplant_parameters` (crates/donors/transplant/parameters.h). Addresses are the
-/// program's.
+/// Where in the program the donor finds what it needs. Addresses are the program's.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Parameters {
+pub(crate) struct ProgramAddresses {
     pub(crate) errno_offset: i64,
     pub(crate) key_destructors: Option<u64>,
     pub(crate) main: u64,
@@ -58,7 +57,7 @@ pub(crate) struct Parameters {
 
 /// Returns the grafted file.
 pub(crate) fn assemble(parts: Parts<'_>) -> Result<Vec<u8>, PlanError> {
-    let Parts { machine, image, relocations, location, mut blob, jumps, main, parameters: given } = parts;
+    let Parts { machine, image, relocations, location, mut blob, jumps, main, addresses: given } = parts;
     let page = machine.page();
     let first = image.loads().map(|load| load.address).min().unwrap_or(0);
     let Location { base, offset } = location;
@@ -100,7 +99,7 @@ pub(crate) fn assemble(parts: Parts<'_>) -> Result<Vec<u8>, PlanError> {
     if span >= i32::MAX as u64 || (!image.position_independent && base + headers_at > i32::MAX as u64) {
         return Err(Refusal::OutOfReach(span).into());
     }
-    let start = Start {
+    let start = Parameters {
         entry: relative(image.entry),
         headers: headers_at,
         relocations: table_at,
@@ -121,7 +120,7 @@ pub(crate) fn assemble(parts: Parts<'_>) -> Result<Vec<u8>, PlanError> {
         streams: given.streams.map_or(0, relative),
         calls: given.calls.map(|call| call.map_or(0, relative)),
     };
-    start.write(&mut blob)?;
+    write_parameters(&mut blob, &start)?;
     let entries: Vec<(u64, u32)> = jumps.iter().filter_map(|jump| Some((jump.site, jump.number?))).collect();
     write_entries(&mut blob, base, &entries)?;
 

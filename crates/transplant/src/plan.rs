@@ -9,7 +9,7 @@ use crate::blob::{Blob, BlobError};
 use crate::code::{self, Code, Flow};
 use crate::executable::Executable;
 use crate::family::{self, Family};
-use crate::layout::{Parameters, Parts, assemble};
+use crate::layout::{Parts, ProgramAddresses, assemble};
 use crate::location::Location;
 use crate::refusal::Refusal;
 use crate::relocations::Relocations;
@@ -122,7 +122,7 @@ pub(crate) fn graft(executable: &Executable<'_>, blob: &Blob, as_if_stripped: bo
     }
     let (strings, strings_absent) = redirected(&mut code, &family, &mut jumps, blob)?;
 
-    let parameters = Parameters {
+    let addresses = ProgramAddresses {
         errno_offset,
         key_destructors: end.map(|end| end.destructors),
         main: main_call.main,
@@ -138,7 +138,7 @@ pub(crate) fn graft(executable: &Executable<'_>, blob: &Blob, as_if_stripped: bo
         blob: blob.clone(),
         jumps,
         main: main_call.edit,
-        parameters,
+        addresses,
     };
     let bytes = assemble(parts)?;
     entries.sort_unstable_by_key(|entry| (entry.role, entry.address));

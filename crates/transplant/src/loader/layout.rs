@@ -14,8 +14,10 @@
 //! (fs/binfmt_elf.c, load_elf_interp); so none is left. And the loader takes its own program headers at its base plus
 //! their offset in the file (ldso/dynlink.c, `__dls2`).
 
+use format::parameters::Parameters;
+
 use super::{Findings, refused};
-use crate::appended::{Appended, PlanError, Start, write_entries, write_jumps, write_start};
+use crate::appended::{Appended, PlanError, write_entries, write_jumps, write_parameters, write_start};
 use crate::blob::{Blob, BlobError, VARIABLE};
 use crate::code::Machine;
 use crate::image::{
@@ -112,7 +114,7 @@ pub(super) fn assemble(
     }
 
     // Of `struct transplant_parameters`, a loader has no main, no self-test and no PT_TLS.
-    let start = Start {
+    let start = Parameters {
         entry: relative(image.entry),
         headers: places.headers,
         relocations: table,
@@ -122,9 +124,9 @@ pub(super) fn assemble(
         errno_offset,
         key_destructors: relative(end.destructors),
         streams: relative(exit.streams),
-        ..Start::default()
+        ..Parameters::default()
     };
-    start.write(&mut blob)?;
+    write_parameters(&mut blob, &start)?;
     let [malloc, aligned_alloc] = [slots.malloc, slots.aligned_alloc].map(|(slot, own)| [slot, own].map(relative));
     let values = [values.field as u64, values.size, relative(values.main)];
     let words = [&values[..], &malloc, &aligned_alloc].concat();
