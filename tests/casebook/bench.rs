@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, OnceLock};
 
+use fixtures::lab::Lab;
 use fixtures::{Arch, ZigTarget, musls};
 use hosts::{Candidate, Request};
 
@@ -119,7 +120,7 @@ impl Donors {
 /// The folder and its contents.
 #[derive(Debug)]
 pub struct Bench {
-    folder: tempfile::TempDir,
+    lab: Lab,
     grafts: Made<Graft>,
     objects: Made<Vec<OsString>>,
 }
@@ -136,13 +137,12 @@ impl Bench {
     /// # Panics
     /// When the system grants no temporary folder.
     pub fn new() -> Bench {
-        let folder = tempfile::Builder::new().prefix("allograft case ").tempdir().expect("a temporary folder");
-        Bench { folder, grafts: Mutex::default(), objects: Mutex::default() }
+        Bench { lab: Lab::named("allograft case", ""), grafts: Mutex::default(), objects: Mutex::default() }
     }
 
     /// Returns the path of that name in the folder.
     pub fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.lab.path(name)
     }
 
     /// Returns the `libc.a` of `host`, grafted as a copy in place by the code of `allograft graft`. Without donors it

@@ -6,12 +6,13 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Output, Stdio};
+use std::process::{ChildStdin, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use casebook::bench::{Bench, Donors, Host};
 use casebook::link::{Linker, Mode, Way};
 use fixtures::Arch;
+use fixtures::lab::Running;
 use hosts::Request;
 use libtest_mimic::Trial;
 use serde_json::Value;
@@ -307,26 +308,18 @@ fn a_report_replaces_its_file_as_a_whole() {
     }
 }
 
-/// A program that is running, until [`Running::end`].
-struct Running {
+/// A running `service`.
+struct Service {
     donor: &'static str,
-    child: Child,
+    child: Running,
     input: Option<ChildStdin>,
     output: BufReader<std::process::ChildStdout>,
     path: PathBuf,
 }
 
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Running {
+impl Service {
     /// Starts `service`, and waits until it is set up. Its reports are JSON in a file named after `how`.
-    fn start(donor: &'static str, program: &Path, how: &str, end: &str, period: &str) -> Running {
+    fn start(donor: &'static str, program: &Path, how: &str, end: &str, period: &str) -> Service {
         let path = program.with_file_name(format!("{how} {end}.json"));
         let variable = format!("json:{}{period}", path.display());
         let mut command = Command::new(program);
@@ -335,9 +328,9 @@ impl Running {
         let mut child = command.spawn().expect("the program starts");
         let input = child.stdin.take();
         let output = BufReader::new(child.stdout.take().expect("a pipe"));
-        let mut running = Running { donor, child, input, output, path };
-        running.expect("ready\n");
-        running
+        let mut service = Service { donor, child: Running(child), input, output, path };
+        service.expect("ready\n");
+        service
     }
 
     fn expect(&mut self, line: &str) {
@@ -347,7 +340,7 @@ impl Running {
     }
 
     fn signal(&self) {
-        let done = Command::new("kill").args(["-USR2", &self.child.id().to_string()]).status();
+        let done = Command::new("kill").args(["-USR2", &self.child.0.id().to_string()]).status();
         assert!(done.is_ok_and(|status| status.success()), "{}: kill", self.donor);
     }
 
@@ -360,7 +353,7 @@ impl Running {
         }
         let report = json(&self.path);
         fs::remove_file(&self.path).expect("the report");
-        assert_eq!((&report["donor"], number(&report["process"])), (&self.donor.into(), u64::from(self.child.id())));
+        assert_eq!((&report["donor"], number(&report["process"])), (&self.donor.into(), u64::from(self.child.0.id())));
         check_memory(&report, self.donor);
         assert!(number(&report["live_bytes"]) >= 1_000_000, "{}: {report:#}", self.donor);
         report
@@ -369,7 +362,7 @@ impl Running {
     /// Lets the program end, and says whether it reported at that.
     fn end(mut self) -> bool {
         drop(self.input.take());
-        let status = self.child.wait().expect("an end");
+        let status = self.child.0.wait().expect("an end");
         assert!(status.success(), "{}: {status}", self.donor);
         self.path.exists()
     }
@@ -378,10 +371,10 @@ impl Running {
 /// Checks the reports of `service` while it runs.
 fn check_service(programs: &[(&'static str, PathBuf)]) {
     // They wait for their seconds side by side.
-    let start = |(donor, program): &(&'static str, PathBuf)| Running::start(donor, program, "busy", "_exit", ":1");
-    let busy: Vec<Running> = programs.iter().map(start).collect();
+    let start = |(donor, program): &(&'static str, PathBuf)| Service::start(donor, program, "busy", "_exit", ":1");
+    let busy: Vec<Service> = programs.iter().map(start).collect();
     for (donor, program) in programs {
-        let idle = Running::start(donor, program, "idle", "_exit", "");
+        let idle = Service::start(donor, program, "idle", "_exit", "");
         let calls = [(); 2].map(|()| {
             idle.signal();
             number(&idle.report()["calls"]["malloc"])
@@ -389,7 +382,7 @@ fn check_service(programs: &[(&'static str, PathBuf)]) {
         assert_eq!(calls, [1, 1], "{donor}");
         assert!(!idle.end(), "{donor}: _exit runs no destructors");
 
-        let mut own = Running::start(donor, program, "own", "_exit", "");
+        let mut own = Service::start(donor, program, "own", "_exit", "");
         own.signal();
         own.expect("mine\n");
         assert!(!own.end(), "{donor}: the program's own handler has taken the place of ours");
@@ -407,7 +400,7 @@ fn a_signal_and_a_period_make_a_program_report() {
     check_service(&programs);
     for (donor, program) in &programs {
         for end in ["return", "exit"] {
-            assert!(Running::start(donor, program, "idle", end, ":1000").end(), "{donor}: {end}");
+            assert!(Service::start(donor, program, "idle", end, ":1000").end(), "{donor}: {end}");
         }
         for unknown in ["KILL", "SEGV", "11", "33", "65", "USR", "USR22", "SIG", "-1"] {
             let variables = [("ALLOGRAFT_STATS", "json:-"), ("ALLOGRAFT_STATS_SIGNAL", unknown)];
@@ -437,7 +430,7 @@ fn an_executable_that_was_linked_already_reports() {
     check_service(&programs);
     for (donor, program) in &programs {
         for end in ["return", "exit"] {
-            assert!(Running::start(donor, program, "idle", end, "").end(), "{donor}: {end}");
+            assert!(Service::start(donor, program, "idle", end, "").end(), "{donor}: {end}");
         }
         let output = run(program, &[], &[("ALLOGRAFT_STATS", "openmetrics:-")]);
         assert!(openmetrics(&String::from_utf8_lossy(&output.stderr)).len() > 20, "{donor}: {output:?}");

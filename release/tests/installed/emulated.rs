@@ -36,7 +36,7 @@ fn commands(section: &str) -> String {
 #[track_caller]
 fn run(work: &Work, tree: &Tree, before: Option<&Path>, script: &str) {
     let script = format!("{script}\nmachine=$(od -An -tx1 -j18 -N2 program)\n[ \"$machine\" = ' b7 00' ]\n");
-    tree.run_emulated(work.0.path(), before, &script).unwrap_or_else(|error| panic!("{error:#}"));
+    tree.run_emulated(work.0.folder(), before, &script).unwrap_or_else(|error| panic!("{error:#}"));
 }
 
 #[test]

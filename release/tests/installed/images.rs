@@ -65,7 +65,7 @@ impl Images {
             return None;
         }
         let integrations = Path::new(env!("CARGO_MANIFEST_DIR")).join("../integrations");
-        let copied = Command::new("cp").arg("-r").arg(integrations).arg(work.0.path()).status();
+        let copied = Command::new("cp").arg("-r").arg(integrations).arg(work.0.folder()).status();
         assert!(copied.expect("`cp` starts").success());
         let base = base.root().unwrap_or_else(|error| panic!("{error:#}"));
         let mount = format!("#!/bin/sh -e\nmkdir \"$1/base\"\nmount --rbind {} \"$1/base\"\n", word(&base));
@@ -74,7 +74,7 @@ impl Images {
     }
 
     fn file(&self, name: &str, text: &str) {
-        let path = self.0.0.path().join(name);
+        let path = self.0.0.path(name);
         fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
         fs::write(path, text).expect("a file");
     }

@@ -15,12 +15,12 @@ mod tree;
 use std::env;
 use std::fs;
 use std::io::Read;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use data_encoding::HEXLOWER;
 use fixtures::Arch;
+use fixtures::lab::Lab;
 use fixtures::program::Build;
 use fixtures::shell::word;
 use flate2::bufread::GzDecoder;
@@ -125,7 +125,7 @@ fn find() -> Result<PathBuf, String> {
 }
 
 /// A work folder with the packages, musl's `libc.a` and a static program.
-struct Work(tempfile::TempDir);
+struct Work(Lab);
 
 impl Work {
     /// Makes one. If the test cannot run here, prints the reason and returns `None`.
@@ -142,20 +142,20 @@ impl Work {
                 return None;
             }
         };
-        let work = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+        let work = Lab::inside(Path::new(env!("CARGO_TARGET_TMPDIR")), "");
         for entry in fs::read_dir(packages).expect("a folder of packages").flatten() {
             if entry.file_type().expect("a type").is_file() {
-                fs::copy(entry.path(), work.path().join(entry.file_name())).expect("a copy");
+                fs::copy(entry.path(), work.path(entry.file_name())).expect("a copy");
             }
         }
-        fs::copy(fixtures::debian_musl(arch).libc, work.path().join("libc.a")).expect("a copy");
-        Build { arch, ..Build::PLAIN }.program(work.path(), "program", PROGRAM);
+        fs::copy(fixtures::debian_musl(arch).libc, work.path("libc.a")).expect("a copy");
+        Build { arch, ..Build::PLAIN }.program(work.folder(), "program", PROGRAM);
         Some(Work(work))
     }
 
     /// Returns the paths of all files.
     fn files(&self) -> Vec<PathBuf> {
-        fs::read_dir(self.0.path()).expect("a folder").flatten().map(|entry| entry.path()).collect()
+        fs::read_dir(self.0.folder()).expect("a folder").flatten().map(|entry| entry.path()).collect()
     }
 
     /// Returns the path of the only file that ends so.
@@ -166,15 +166,12 @@ impl Work {
 
     /// Writes a script, and returns its path.
     fn script(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.0.path().join(name);
-        fs::write(&path, text).expect("a script");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a mode");
-        path
+        self.0.program(name, text)
     }
 
     #[track_caller]
     fn run(&self, tree: &Tree, before: Option<&Path>, script: &str) -> String {
-        tree.run(self.0.path(), before, script).unwrap_or_else(|error| panic!("{error:#}"))
+        tree.run(self.0.folder(), before, script).unwrap_or_else(|error| panic!("{error:#}"))
     }
 }
 
@@ -263,8 +260,7 @@ fn uvx_runs_the_wheel() {
     for name in ["uv", "uvx"] {
         let listed = fixtures::corpus::listed();
         let released = listed.iter().find(|released| released.name == name).expect("a released program");
-        fs::copy(fixtures::corpus::place(released), work.0.path().join(name))
-            .expect("`cargo xtask setup corpus` has run");
+        fs::copy(fixtures::corpus::place(released), work.0.path(name)).expect("`cargo xtask setup corpus` has run");
     }
     let path = "PATH=/mnt:$PATH\n";
     let function = "allograft() { uvx --quiet --offline --from ./allograft-*_x86_64.whl allograft \"$@\"; }\n";
@@ -283,12 +279,12 @@ fn npm_installs_the_packages() {
 #[ignore = "install: compiles the program from its packed crates"]
 fn cargo_installs_the_crates() {
     let Some(work) = Work::new() else { return };
-    if !work.0.path().join(concat!("allograft-", env!("CARGO_PKG_VERSION"), ".crate")).is_file() {
+    if !work.0.path(concat!("allograft-", env!("CARGO_PKG_VERSION"), ".crate")).is_file() {
         eprintln!("skipped: these packages have no crates");
         return;
     }
-    let [registry, home] = ["registry", "cargo"].map(|name| work.0.path().join(name));
-    crates::publish(work.0.path(), &registry, &home).unwrap_or_else(|error| panic!("{error:#}"));
+    let [registry, home] = ["registry", "cargo"].map(|name| work.0.path(name));
+    crates::publish(work.0.folder(), &registry, &home).unwrap_or_else(|error| panic!("{error:#}"));
     let same = "
 tar -xzf allograft-*-x86_64-unknown-linux-musl.tar.gz
 cargo/bin/allograft graft -o of-crates libc.a
@@ -298,5 +294,5 @@ cmp of-crates of-archive
 cargo/bin/cargo-allograft --help >help
 ";
     let script = [&page::commands(INSTALL, "Cargo"), same].concat();
-    crates::run(&home, work.0.path(), &script).unwrap_or_else(|error| panic!("{error:#}"));
+    crates::run(&home, work.0.folder(), &script).unwrap_or_else(|error| panic!("{error:#}"));
 }
