@@ -127,7 +127,7 @@ pub(crate) fn bench(wish: &Wish) -> Result<()> {
     println!("{}", table(&figures));
     if let Some(path) = &wish.save {
         ensure!(!wish.quick && wish.programs.is_empty(), "a run with --quick, or of some programs, is not kept");
-        fs::write(path, document).with_context(|| format!("cannot write `{}`", path.display()))?;
+        fs::write(path, results::compact(&figures)?).with_context(|| format!("cannot write `{}`", path.display()))?;
     }
     Ok(())
 }

@@ -98,7 +98,7 @@ pub(crate) fn bench(wish: &Wish) -> Result<()> {
     println!("{}", text(&figures));
     if let Some(path) = &wish.save {
         ensure!(!wish.quick, "a run with --quick is not kept");
-        let document = results::document(&figures)?;
+        let document = results::compact(&figures)?;
         fs::write(path, document).with_context(|| format!("cannot write `{}`", path.display()))?;
     }
     Ok(())

@@ -140,7 +140,7 @@ pub(crate) fn bench(wish: &Wish) -> Result<()> {
     let figures = Figures { schema_version, allograft, machine: Machine::this(), rounds, programs };
     println!("{}", table(&figures));
     if let Some(path) = &wish.save {
-        fs::write(path, results::document(&figures)?).with_context(|| format!("cannot write `{}`", path.display()))?;
+        fs::write(path, results::compact(&figures)?).with_context(|| format!("cannot write `{}`", path.display()))?;
     }
     Ok(())
 }

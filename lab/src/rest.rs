@@ -93,7 +93,7 @@ pub(crate) fn bench(wish: &Wish) -> Result<()> {
     };
     println!("{}", table(&rest));
     if let Some(path) = &wish.save {
-        fs::write(path, results::document(&rest)?).with_context(|| format!("cannot write `{}`", path.display()))?;
+        fs::write(path, results::compact(&rest)?).with_context(|| format!("cannot write `{}`", path.display()))?;
     }
     Ok(())
 }

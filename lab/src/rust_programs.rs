@@ -46,6 +46,9 @@ pub(crate) struct Wish {
     /// Less work, and a single round
     #[arg(long)]
     quick: bool,
+    /// Keep the figures in this file
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
     /// These programs only
     #[arg(value_parser = ["compile", "format"])]
     programs: Vec<String>,
@@ -57,6 +60,7 @@ pub(crate) struct Wish {
 /// When something does not build, does not carry what it should, or gives another answer than stock.
 pub(crate) fn bench(wish: &Wish) -> Result<()> {
     let (quick, names) = (wish.quick, &wish.programs);
+    ensure!(wish.save.is_none() || !quick && names.is_empty(), "a run with --quick, or of some programs, is not kept");
     let chosen = |program: &&Program| names.is_empty() || names.iter().any(|name| *name == program.name);
     tools::prepare_for_one()?;
     rust::prepare()?;
@@ -72,7 +76,7 @@ pub(crate) fn bench(wish: &Wish) -> Result<()> {
         let built = bench.build(program)?;
         cases.extend(bench.cases(program, &built, quick)?);
     }
-    bench.measure(&cases, quick)
+    bench.measure(&cases, quick, wish.save.as_deref())
 }
 
 /// How an arm's program is built.
@@ -245,7 +249,7 @@ impl Bench {
         Ok(counts.into_iter().map(case).collect())
     }
 
-    fn measure(&self, cases: &[Case], quick: bool) -> Result<()> {
+    fn measure(&self, cases: &[Case], quick: bool, save: Option<&Path>) -> Result<()> {
         let budget = Duration::from_secs(if quick { 0 } else { 100 });
         let plan = Plan { budget, least_rounds: if quick { 1 } else { 6 }, memory_runs: 1, ..Plan::default() };
         let (mut measured, mut sessions) = (Vec::new(), Vec::new());
@@ -274,6 +278,10 @@ impl Bench {
         fs::write(&kept, results.json()?)?;
         command::run(Command::new(&self.allograft).args(["bench", "--from"]).arg(&kept))?;
         println!("every run: `{}`; as a page: `allograft bench --from FILE --html OUT`", workspace::shown(&kept));
+        if let Some(path) = save {
+            fs::write(path, results::compact(&results.without_runs())?)
+                .with_context(|| format!("cannot write `{}`", path.display()))?;
+        }
         Ok(())
     }
 

@@ -58,7 +58,8 @@ pub(crate) fn bench(arguments: &[String]) -> Result<()> {
     let Some(kept) = kept else { return Ok(()) };
     let results: Results = serde_json::from_str(&fs::read_to_string(&whole)?)?;
     fs::create_dir_all(kept.parent().unwrap_or(Path::new(".")))?;
-    fs::write(&kept, results.without_runs().json()?).with_context(|| format!("cannot write `{}`", kept.display()))
+    fs::write(&kept, measure::results::compact(&results.without_runs())?)
+        .with_context(|| format!("cannot write `{}`", kept.display()))
 }
 
 /// Returns the file of `--save`, and the other arguments.

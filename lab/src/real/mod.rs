@@ -106,7 +106,7 @@ pub(crate) fn bench(wish: &Wish) -> Result<()> {
         if wish.quick || !wish.programs.is_empty() {
             bail!("a run with --quick, or of some programs, is not kept");
         }
-        fs::write(path, results.without_runs().json()?)
+        fs::write(path, results::compact(&results.without_runs())?)
             .with_context(|| format!("cannot write `{}`", path.display()))?;
     }
     Ok(())

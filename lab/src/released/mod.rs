@@ -185,7 +185,7 @@ pub(crate) fn bench(wish: &Wish) -> Result<()> {
         }
         // The file is written after each program, so that nothing is lost if a later one fails.
         if let Some(save) = &wish.save {
-            fs::write(save, measure::results::document(&document)?)
+            fs::write(save, measure::results::compact(&document)?)
                 .with_context(|| format!("cannot write `{}`", save.display()))?;
         }
     }
