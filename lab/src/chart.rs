@@ -8,11 +8,13 @@ use anyhow::{Context, Result, bail};
 use measure::report::{bytes, seconds};
 use measure::results::{CaseResult, Results};
 use tools::workspace;
+use xtask::page::{self, Table};
 
-use crate::suite;
+use crate::{real, suite};
 
-/// The file of the figures of Rust programs.
-const RUST: &str = "docs/figures/rust.json";
+/// Where README.md shows the charts.
+const PLACE: Table =
+    Table { page: "README.md", begin: "<!-- chart: made by `cargo xtask bench tables` -->", end: "<!-- /chart -->" };
 
 /// Colours of a chart: page, text, lesser text, and the bars of stock, graft and glibc.
 struct Colours {
@@ -40,8 +42,11 @@ const CHARTS: [Colours; 2] = [
     },
 ];
 
-/// Names of the arms on the chart, in the order of their bars.
+/// Names of the arms on the chart, in the order of their bars, and in the figures. The graft is the default one.
 const ARMS: [&str; 3] = ["stock", "graft", "glibc"];
+const MEASURED: [&str; 3] = ["stock", "snmalloc", "glibc"];
+/// The fewest rounds that a bar may be of.
+const LEAST_ROUNDS: usize = 6;
 
 /// Sizes in the chart's own units. Pages scale it to their width, so letters have to be readable at 360 of 480.
 const WIDTH: u32 = 480;
@@ -74,22 +79,33 @@ pub(crate) fn write() -> Result<()> {
         fs::write(&path, drawn(&groups, colours)).with_context(|| format!("cannot write `{}`", colours.file))?;
         println!("{}: written", colours.file);
     }
-    Ok(())
+    PLACE.write(&picture(&groups))
+}
+
+/// Returns the lines that show the charts, with what they show in words.
+fn picture(groups: &[Group]) -> String {
+    let titles: Vec<&str> = groups.iter().map(|group| group.title.as_str()).collect();
+    let grafts = || groups.iter().map(|group| group.bars[1].0);
+    let (least, most) = (grafts().fold(f64::INFINITY, f64::min), grafts().fold(0.0, f64::max));
+    let [light, dark] = CHARTS.each_ref().map(|colours| colours.file);
+    format!(
+        "<picture>\n  <source media=\"(prefers-color-scheme: dark)\" srcset=\"{dark}\">\n  <img src=\"{light}\" \
+         width=\"600\"\n       alt=\"Run time with stock musl, with a graft and with glibc. {}. The graft takes \
+         {least:.2} to {most:.2} of stock's time.\">\n</picture>",
+        titles.join("; ")
+    )
 }
 
 /// Returns what the chart shows: two real programs, two of the suite's, and the suite as a whole.
 fn groups() -> Result<Vec<Group>> {
     let suite = suite::results()?.context("there are no figures of the suite")?;
-    let text = fs::read_to_string(workspace::root().join(RUST)).with_context(|| format!("cannot read `{RUST}`"))?;
-    let rust: Results = serde_json::from_str(&text).with_context(|| format!("`{RUST}` holds no results"))?;
-    let of_rust = ["stock", "cargo-allograft", "glibc"];
-    let of_suite = ["stock", "snmalloc", "glibc"];
+    let real: Results = page::figures(real::TABLE.figures)?.context("there are no figures of real programs")?;
     Ok(vec![
-        group("A formatter in Rust, 2 threads", case(&rust, "format", 2)?, of_rust)?,
-        group("wasmtime's compiler, 2 threads", case(&rust, "compile", 2)?, of_rust)?,
-        group("An HTTP server in C, 8 threads", case(&suite, "http", 8)?, of_suite)?,
-        group("A hash map in C, 8 threads", case(&suite, "map", 8)?, of_suite)?,
-        whole(&suite, of_suite)?,
+        group("SQLite, 2 threads", case(&real, "sqlite", 2)?)?,
+        group("zstd, 2 threads", case(&real, "compress", 2)?)?,
+        group("An HTTP server in C, 8 threads", case(&suite, "http", 8)?)?,
+        group("A hash map in C, 8 threads", case(&suite, "map", 8)?)?,
+        whole(&suite)?,
     ])
 }
 
@@ -98,15 +114,18 @@ fn case<'r>(results: &'r Results, name: &str, threads: u32) -> Result<&'r CaseRe
     results.cases.iter().find(wanted).with_context(|| format!("no figures of `{name}` with {threads} threads"))
 }
 
-fn group(title: &str, case: &CaseResult, arms: [&str; 3]) -> Result<Group> {
+fn group(title: &str, case: &CaseResult) -> Result<Group> {
+    if case.rounds < LEAST_ROUNDS {
+        bail!("`{}` was measured in {} rounds, and the chart wants {LEAST_ROUNDS}", case.name, case.rounds);
+    }
     let mut bars = Vec::new();
-    for name in arms {
+    for name in MEASURED {
         let missing = || format!("`{}` lacks figures of `{name}`", case.name);
         let arm = case.arms.iter().find(|arm| arm.name == name).with_context(missing)?;
         let (time, peak) = (arm.cost_s.with_context(missing)?.median, arm.peak_memory_bytes.with_context(missing)?);
         let (ratio, time) = match arm.ratio_to_stock {
-            Some(ratio) if name != ARMS[0] => (ratio.value, format!("{:.2} of the time", ratio.value)),
-            _ if name == ARMS[0] => (1.0, seconds(time)),
+            Some(ratio) if name != MEASURED[0] => (ratio.value, format!("{:.2} of the time", ratio.value)),
+            _ if name == MEASURED[0] => (1.0, seconds(time)),
             _ => bail!(missing()),
         };
         bars.push((ratio, format!("{time}, {}", bytes(peak))));
@@ -114,9 +133,9 @@ fn group(title: &str, case: &CaseResult, arms: [&str; 3]) -> Result<Group> {
     Ok(Group { title: title.to_owned(), bars: three(bars)? })
 }
 
-fn whole(suite: &Results, arms: [&str; 3]) -> Result<Group> {
+fn whole(suite: &Results) -> Result<Group> {
     let mut bars = Vec::new();
-    for name in arms {
+    for name in MEASURED {
         let arm = suite.arms.iter().find(|arm| arm.origin.name == name).with_context(|| format!("no arm `{name}`"))?;
         let ratio = arm.ratio_to_stock.with_context(|| format!("no ratio of `{name}`"))?.value;
         let behind = if name == "stock" { "1".to_owned() } else { format!("{ratio:.2} of the time") };
@@ -184,6 +203,16 @@ mod tests {
             let same = there == drawn(&groups, colours);
             assert!(same, "`{}` is not of the kept figures: `cargo xtask bench tables`", colours.file);
         }
+        let page = fs::read_to_string(workspace::root().join(PLACE.page)).unwrap();
+        let same = PLACE.replaced(&page, &picture(&groups)).unwrap() == page;
+        assert!(same, "`{}` describes another chart: `cargo xtask bench tables`", PLACE.page);
+    }
+
+    /// What the chart calls the graft is what `graft` makes when no donor is named.
+    #[test]
+    fn the_chart_shows_the_default_donor() {
+        assert_eq!(MEASURED[1], format::DEFAULT_DONORS[0]);
+        assert!(groups().unwrap().iter().all(|group| group.bars[1].0 < 1.0));
     }
 
     #[test]

@@ -18,6 +18,7 @@
 //! | `released` | released programs and their grafts |
 //! | `rest` | what a program takes that does nothing, and what an idle one holds |
 //! | `rust_programs` | Rust programs by `cargo allograft` |
+//! | `stated` | figures in sentences of README.md and the FAQ |
 //! | `steps` | a program's instructions, counted one by one |
 //! | `strings` | our string functions beside musl's and glibc's |
 //! | `suite` | the suite by `allograft bench`, and its tables in the docs |
@@ -38,6 +39,7 @@ mod real;
 mod released;
 mod rest;
 mod rust_programs;
+mod stated;
 mod steps;
 mod strings;
 mod suite;
@@ -113,7 +115,8 @@ fn main() -> ExitCode {
             .and_then(|()| dynamic::TABLE.write())
             .and_then(|()| loaders::TABLE.write())
             .and_then(|()| profile::TABLE.write())
-            .and_then(|()| chart::write()),
+            .and_then(|()| chart::write())
+            .and_then(|()| stated::write()),
         Some(Experiment::Real(wish)) => real::bench(&wish),
         Some(Experiment::Rest(wish)) => rest::bench(&wish),
         Some(Experiment::Rust(wish)) => rust_programs::bench(&wish),

@@ -20,7 +20,7 @@ use xtask::page::{KeptTable, Table};
 pub(crate) const TABLE: KeptTable<Figures> = KeptTable {
     figures: "docs/figures/profile.json",
     place: Table {
-        page: "docs/profile.md",
+        page: "docs/profile-method.md",
         begin: "<!-- profile: made by `cargo xtask bench tables` -->",
         end: "<!-- /profile -->",
     },

@@ -26,7 +26,7 @@ use crate::real::program::Part;
 pub(crate) const TABLE: KeptTable<Rest> = KeptTable {
     figures: "docs/figures/rest.json",
     place: Table {
-        page: "docs/bench.md",
+        page: "docs/bench-figures.md",
         begin: "<!-- rest: made by `cargo xtask bench tables` -->",
         end: "<!-- /rest -->",
     },

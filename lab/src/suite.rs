@@ -18,7 +18,7 @@ use xtask::page::{self, Table};
 const KEPT: &str = "docs/figures/suite.json";
 /// The place of their tables.
 const TABLE: Table = Table {
-    page: "docs/bench.md",
+    page: "docs/bench-figures.md",
     begin: "<!-- suite: made by `cargo xtask bench tables` -->",
     end: "<!-- /suite -->",
 };

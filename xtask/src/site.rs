@@ -78,9 +78,10 @@ fn copy_below(folder: &str, pages: &Path, wanted: fn(&Path) -> bool) -> Result<(
     Ok(())
 }
 
-/// Rewrites the links of a page in `docs` to links from the root.
+/// Rewrites the links of a page in `docs` to links from the root. A chapter without a page, which only groups others,
+/// has an empty link.
 fn from_the_root(summary: &str) -> String {
-    summary.replace("](", "](docs/").replace("](docs/../", "](")
+    summary.replace("](", "](docs/").replace("](docs/../", "](").replace("](docs/)", "]()")
 }
 
 #[cfg(test)]
@@ -90,5 +91,6 @@ mod tests {
     #[test]
     fn links_of_the_summary_are_moved() {
         assert_eq!(from_the_root("[a](../A.md)\n- [b](c/d.md)\n"), "[a](A.md)\n- [b](docs/c/d.md)\n");
+        assert_eq!(from_the_root("- [group]()\n"), "- [group]()\n");
     }
 }

@@ -26,7 +26,7 @@ use crate::rust_programs;
 pub(crate) const TABLE: KeptTable<Results> = KeptTable {
     figures: "docs/figures/real.json",
     place: Table {
-        page: "docs/bench.md",
+        page: "docs/bench-figures.md",
         begin: "<!-- real: made by `cargo xtask bench tables` -->",
         end: "<!-- /real -->",
     },

@@ -86,6 +86,8 @@ impl Page {
 /// Marks of the parts of a page that commands write.
 fn is_mark(comment: &str) -> bool {
     let marks = [
+        "chart: ",
+        "/chart ",
         "made by ",
         "end of ",
         "suite: ",
