@@ -39,8 +39,14 @@ fn the_site_is_whole_and_needs_no_other_site() {
                 assert!(!(loads && is_elsewhere), "{}: <{tag}>", page.display());
                 let file = target.split('#').next().unwrap_or_default();
                 let base = if page.ends_with("404.html") { &site } else { page.parent().unwrap() };
-                let is_there = is_elsewhere || base.join(file.trim_start_matches('/')).exists();
-                assert!(is_there, "{}: `{target}` is not there", page.display());
+                let file = base.join(file.trim_start_matches('/'));
+                assert!(is_elsewhere || file.exists(), "{}: `{target}` is not there", page.display());
+                let anchor = target.split_once('#').map_or("", |(_, anchor)| anchor);
+                let file = if target.starts_with('#') { &page } else { &file };
+                if !is_elsewhere && !anchor.is_empty() && file.extension().is_some_and(|it| it == "html") {
+                    let there = fs::read_to_string(file).unwrap().contains(&format!("id=\"{anchor}\""));
+                    assert!(there, "{}: `{target}` leads to no heading", page.display());
+                }
             }
         }
     }
