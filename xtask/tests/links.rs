@@ -1,4 +1,5 @@
 //! Links between pages lead somewhere: to a file that exists, and to a heading of the page. The site has every page.
+//! Guides begin with what the reader types.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -146,6 +147,45 @@ fn the_site_has_every_page_of_the_docs_and_every_page_that_those_link_to() {
     wanted.remove(summary);
     let missing: Vec<&PathBuf> = wanted.difference(&listed).collect();
     assert!(missing.is_empty(), "{} lacks {missing:?}", summary.display());
+}
+
+/// The languages of what readers type or put into their build; a program in C is a test's scaffolding.
+const TYPED: [&str; 7] = ["console", "sh", "cmake", "meson", "python", "nix", "yaml"];
+/// The first block of a guide begins at the latest on this line, of those that readers see.
+const LATEST: usize = 16;
+
+/// Returns the language of a page's first block, and how many lines readers see before it.
+fn first_block(text: &str) -> Option<(String, usize)> {
+    let mut hidden = false;
+    let mut seen = 0;
+    for line in text.lines() {
+        hidden |= line.starts_with("<!--");
+        match line.strip_prefix("```") {
+            Some(language) if !hidden => return Some((language.to_owned(), seen)),
+            _ => seen += usize::from(!hidden && !line.is_empty()),
+        }
+        hidden &= !line.ends_with("-->");
+    }
+    None
+}
+
+#[test]
+fn each_guide_begins_with_what_the_reader_types() {
+    let summary = fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();
+    let guides = summary.split("\n# ").filter(|part| part.starts_with("Guides"));
+    let pages: Vec<&str> =
+        guides.flat_map(|part| part.split("](").skip(1)).map(|rest| &rest[..rest.find(')').unwrap()]).collect();
+    let mut faults = Vec::new();
+    for page in pages.iter().filter(|page| !page.is_empty() && **page != "build-systems.md") {
+        let text = fs::read_to_string(root().join("docs").join(page)).unwrap();
+        match first_block(&text) {
+            Some((language, seen)) if TYPED.contains(&language.as_str()) && seen <= LATEST => {}
+            found => faults.push(format!("{page}: {found:?}")),
+        }
+    }
+    assert!(faults.is_empty(), "{faults:#?}");
+    assert!(pages.len() > 20, "{} guides", pages.len());
+    assert_eq!(first_block("a\n<!-- run\n```c\n-->\n\nb\n```sh\n"), Some(("sh".to_owned(), 2)));
 }
 
 #[test]
