@@ -17,7 +17,7 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 const WORKERS: usize = 2;
 
 /// Every object is position-independent, since hosts link with -static and with -static-pie. It has no calls that only
-/// zig's own runtime can resolve, and every call of the malloc family stays as it was written.
+/// zig's own runtime can resolve, and every call of the malloc family stays a call.
 const C_FLAGS: [&str; 14] = [
     "-std=c11",
     "-O2",
@@ -147,7 +147,7 @@ fn compilations(
     Ok(jobs)
 }
 
-/// Puts what was compiled for an architecture into the folder of embedded files.
+/// Puts an architecture's compiled files into the folder of embedded files.
 fn pack(zig: &Zig, arch: Arch, programs: &[Program], out: &Path, embedded: &Path) -> Result<(), Failure> {
     let folder = out.join(arch.name());
     for program in programs {

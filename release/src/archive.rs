@@ -1,4 +1,4 @@
-//! The archive that `cargo binstall` takes, and anyone who unpacks it by hand.
+//! The archive for `cargo binstall`, and for unpacking by hand.
 
 use anyhow::Result;
 
@@ -6,7 +6,7 @@ use crate::gzip;
 use crate::payload::{File, Payload};
 use crate::tarball::{self, Form};
 
-/// Returns `allograft-VERSION-TARGET.tar.gz`, in which all is in one folder.
+/// Returns `allograft-VERSION-TARGET.tar.gz`, with everything in one folder.
 pub(crate) fn pack(payload: &Payload) -> Result<File> {
     let name = format!("allograft-{}-{}", payload.version, payload.target());
     let Payload { programs, manuals, bash, zsh, fish, licenses, readme, changelog, .. } = payload;

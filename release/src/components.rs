@@ -1,4 +1,4 @@
-//! What is in the executables of a release: the donors, and the packages that are compiled into them.
+//! The contents of a release's executables: the donors, and the packages that are compiled into them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -19,16 +19,16 @@ pub struct Component {
     pub version: String,
     /// The SPDX expression of its licence.
     pub license: String,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// The package that holds its sources. `None` if this checkout holds them.
     pub package: Option<Package>,
 }
 
-/// What a component is.
+/// The kind of a component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// A donor: programs that are grafted carry it, too.
+    /// A donor: grafted programs carry it, too.
     Donor,
     /// A library in Rust.
     Library,
@@ -43,13 +43,13 @@ pub struct Package {
     pub name: String,
     /// Its version there.
     pub version: String,
-    /// SHA-256 of the packed package, as the lock file or the donor's recipe has it.
+    /// SHA-256 of the packed package, from the lock file or the donor's recipe.
     pub sha256: String,
     /// The folder with its files.
     pub folder: PathBuf,
 }
 
-/// Where packages come from.
+/// The origin of a package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Registry {
     /// crates.io.
@@ -62,7 +62,7 @@ pub enum Registry {
 /// packages must have been fetched.
 ///
 /// # Errors
-/// When cargo cannot tell the packages, or a donor's sources are not among them.
+/// When cargo cannot list the packages, or a donor's sources are not among them.
 pub fn components(checkout: &Path) -> Result<Vec<Component>> {
     let metadata = Metadata::of(checkout, &[])?;
     let packages = packages(checkout, &metadata)?;
@@ -71,7 +71,7 @@ pub fn components(checkout: &Path) -> Result<Vec<Component>> {
     let native = Metadata::of(checkout, &["--filter-platform", "x86_64-unknown-linux-musl"])?;
     let linked = linked(&native)?;
     for package in metadata.packages.iter().filter(|package| linked.contains(package.id.as_str())) {
-        // Our own crates are one with the program.
+        // Our own crates are part of the program.
         let Some(source) = packages.get(package.id.as_str()) else { continue };
         components.push(Component {
             name: package.name.clone(),
@@ -132,7 +132,7 @@ struct DependencyKind {
 }
 
 impl Listed {
-    /// Whether it runs while others are compiled, and is in no program.
+    /// Whether it only runs at compile time, and is not in any program.
     fn is_macro(&self) -> bool {
         self.targets.iter().any(|target| target.kind.iter().any(|kind| kind == "proc-macro"))
     }
@@ -227,7 +227,7 @@ mod tests {
         for (library, linked) in libraries {
             assert_eq!(find(Kind::Library, library).is_some(), linked, "{library}");
         }
-        // What carries a donor's sources is no library.
+        // A package with a donor's sources is not a library.
         assert!(find(Kind::Library, "libmimalloc-sys2").is_none());
     }
 }

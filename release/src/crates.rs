@@ -1,5 +1,5 @@
-//! The crates of the program, packed as crates.io takes them. Those that embed what zig compiles bring it prebuilt, so
-//! that `cargo install` needs no zig.
+//! The crates of the program, packed for crates.io. Crates that embed zig's output contain it prebuilt, so that `cargo
+//! install` needs no zig.
 
 use std::collections::HashMap;
 use std::fs;
@@ -82,8 +82,8 @@ fn members(workspace: &Path, cargo: &dyn Fn() -> Command) -> Result<Vec<(String,
     Ok(members)
 }
 
-/// Returns the folders with the files that crates embed, by the names of the crates. They are those of the program for
-/// this machine: a build of these crates by themselves would have other features, and make the files again.
+/// Returns the folders with the files that crates embed, by the names of the crates. They are from the build of the
+/// program for this machine: a separate build of these crates would have different features, and make the files again.
 fn embedded(checkout: &Path, cargo: &dyn Fn() -> Command) -> Result<HashMap<String, PathBuf>> {
     let mut build = cargo();
     build.args(["build", "--release", "--locked", "--quiet", "--package", "allograft", "--bin", "allograft"]);

@@ -63,7 +63,7 @@ pub(crate) fn pack(payload: &Payload) -> Result<File> {
 fn overrides(programs: &[File]) -> String {
     let mut overrides = "# Static on purpose: the programs run on every Linux, whatever its libc.\n".to_owned();
     for program in programs {
-        // e_type: lintian takes a static program at any address (ET_DYN) for a library.
+        // e_type: lintian takes a static-pie program (ET_DYN) for a library.
         let tag = match program.bytes.get(16) {
             Some(3) => "shared-library-lacks-prerequisites",
             _ => "statically-linked-binary",
@@ -73,7 +73,7 @@ fn overrides(programs: &[File]) -> String {
     overrides
 }
 
-/// Returns the summary as Debian's policy wants it: without a capital letter at its start.
+/// Returns the summary in the form that Debian's policy requires: without a capital letter at its start.
 fn synopsis() -> String {
     let (first, rest) = SUMMARY.split_at(1);
     first.to_lowercase() + rest
@@ -89,7 +89,7 @@ fn changelog(payload: &Payload) -> Result<String> {
     ))
 }
 
-/// Returns the copyright file: the text of allograft's short licence, and where the others are.
+/// Returns the copyright file: the text of allograft's short licence, and the paths of the others.
 fn copyright(payload: &Payload) -> Result<String> {
     let mit = payload.licenses.iter().find(|text| text.path == "LICENSE-MIT").context("no text of the MIT licence")?;
     let indented = |text: &str| -> String {

@@ -1,4 +1,5 @@
-//! The executables of a release: static, with musl, and with a donor that this very source tree grafts into them.
+//! Builds the executables of a release: static, with musl, and with a donor that this source tree itself grafts into
+//! them.
 
 use std::ffi::OsString;
 use std::fs;
@@ -16,7 +17,7 @@ pub const ARCHES: [Arch; 2] = [Arch::X86_64, Arch::Aarch64];
 /// The largest executable of a release, in bytes. Each package format holds two of them.
 const LARGEST: u64 = 15_000_000;
 
-/// What builds the executables.
+/// The inputs of a build of the executables.
 #[derive(Debug, Clone, Copy)]
 pub struct Builder<'a> {
     /// The sources.
@@ -35,7 +36,7 @@ impl Builder<'_> {
     /// Builds the executables of all architectures. Returns the folder of each.
     ///
     /// # Errors
-    /// When the build fails, or an executable is too large or carries another allocator than the default donor.
+    /// When the build fails, or an executable is too large or carries an allocator other than the default donor.
     pub fn build(self) -> Result<Vec<(Arch, PathBuf)>> {
         let mut build = Command::new(self.native.join("cargo-allograft"));
         build.args([
@@ -56,7 +57,7 @@ impl Builder<'_> {
             build.env(format!("CARGO_TARGET_{variable}_LINKER"), self.lld);
         }
         let path = std::env::var_os("PATH").unwrap_or_default();
-        // From the command path, `cargo-allograft` leaves no trace of where it lies.
+        // Found on the command path, `cargo-allograft` leaves no trace of its folder.
         let folders = [self.toolchain, self.native].map(Path::to_owned).into_iter().chain(std::env::split_paths(&path));
         build.env("PATH", std::env::join_paths(folders)?);
         // The caller may be cargo with a different toolchain.
@@ -72,8 +73,8 @@ impl Builder<'_> {
         Ok(folders)
     }
 
-    /// Returns rustc's flags, separated as cargo has them. Messages of panics name files: by paths that are the same
-    /// wherever the sources are.
+    /// Returns rustc's flags, separated for cargo's variable. Messages of panics name files, with paths that do not
+    /// depend on the checkout's folder.
     fn flags(self) -> Result<OsString> {
         let home = match std::env::var_os("CARGO_HOME") {
             Some(home) => PathBuf::from(home),

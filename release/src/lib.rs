@@ -1,21 +1,21 @@
-//! Makes a release: static executables with a donor in them, packages for the package managers that users have, the
-//! crates, and the bill of materials. Two runs give the same bytes, whatever the machine and the folder: entries are
-//! sorted and belong to root, their times are the release's.
+//! Makes a release: static executables with a donor in them, packages for common package managers, the crates, and the
+//! bill of materials. Two runs give the same bytes on any machine and in any folder: entries are sorted and belong to
+//! root, their times are the release's.
 //!
 //! | module | what lives there |
 //! | --- | --- |
 //! | `apk` | a package for Alpine |
-//! | `archive` | the archive that `cargo binstall` takes |
+//! | `archive` | the archive for `cargo binstall` |
 //! | `checksums` | `SHA256SUMS` |
-//! | `components` | what is in the executables: donors and libraries, each with its source |
-//! | `crates` | the crates of the program, packed as crates.io takes them |
+//! | `components` | the donors and libraries in the executables, each with its source |
+//! | `crates` | the crates of the program, packed for crates.io |
 //! | `deb` | a package for Debian |
 //! | `executables` | builds the executables, and grafts them |
 //! | `gzip` | compressed streams without a time |
 //! | `npm` | packages for npm |
-//! | `payload` | what the packages hold |
+//! | `payload` | the contents of the packages |
 //! | `sbom` | the bill of materials, in CycloneDX |
-//! | `system` | where a system's package puts its files |
+//! | `system` | the paths of files in a system's package |
 //! | `tarball` | tar archives with fixed owners and times |
 //! | `third_party` | the licences of others |
 //! | `wheel` | a package for Python |
@@ -51,7 +51,7 @@ pub use payload::{File, Inputs, Payload};
 pub use sbom::cyclonedx;
 pub use third_party::licenses;
 
-/// What allograft is, in one line.
+/// The description in one line.
 const SUMMARY: &str = "Transplants a modern allocator into static musl toolchains";
 
 /// The description at length. Lines of at most 79 columns.
@@ -60,10 +60,10 @@ allograft replaces musl's malloc in a toolchain's libc.a, or in a linked static
 executable, with a modern allocator, and its string functions with fast ones.
 It proves that the result is whole, and takes it back byte for byte.";
 
-/// The licence of allograft's own code, as SPDX has it.
+/// The licence of allograft's own code, as an SPDX expression.
 const LICENSE: &str = "MIT OR Apache-2.0";
 
-/// Who answers for a package: packages for Debian and Alpine have to name an address.
+/// The maintainer of the packages: those for Debian and Alpine have to name an address.
 const MAINTAINER: &str = "The allograft maintainers <maintainers@allograft.invalid>";
 
 /// Writes all packages of `payloads`, one payload for each architecture, into the folder `out`, which it makes. Returns

@@ -1,5 +1,5 @@
-//! Packages for npm: one for each architecture with the programs, and one with a launcher, which has them as optional
-//! dependencies. npm installs the one that fits the machine.
+//! Packages for npm: one for each architecture with the programs, and one with a launcher, whose optional dependencies
+//! they are. npm installs the one that fits the machine.
 
 use anyhow::{Context, Result, bail};
 use format::Arch;
@@ -56,7 +56,7 @@ pub(crate) fn programs(payload: &Payload) -> Result<File> {
         "license": LICENSE,
         "os": ["linux"],
         "cpu": [cpu(payload.arch)?],
-        // A package manager that keeps packages packed cannot run programs in them.
+        // A package manager that does not unpack packages cannot run programs in them.
         "preferUnplugged": true,
     });
     pack(payload, files, &manifest)
@@ -76,7 +76,7 @@ fn cpu(arch: Arch) -> Result<&'static str> {
     }
 }
 
-/// Returns a package with `manifest` as its package.json. All is below `package/`, as npm has it.
+/// Returns a package with `manifest` as its package.json. All files are below `package/`, which npm requires.
 fn pack(payload: &Payload, mut files: Vec<File>, manifest: &Value) -> Result<File> {
     files.push(File::new("package.json", serde_json::to_string_pretty(manifest)? + "\n"));
     let form = Form { prefix: "package/", ..Form::default() };

@@ -1,4 +1,4 @@
-//! What the packages of one architecture hold.
+//! The contents of the packages for one architecture.
 
 use std::fs;
 use std::path::Path;
@@ -22,18 +22,18 @@ pub struct File {
 }
 
 impl File {
-    /// Returns a file that is no program.
+    /// Returns a file that is not executable.
     pub(crate) fn new(path: impl Into<String>, bytes: impl Into<Vec<u8>>) -> File {
         File { path: path.into(), executable: false, bytes: bytes.into() }
     }
 
-    /// Returns the same file at another path.
+    /// Returns a copy of the file at a different path.
     pub(crate) fn at(&self, path: impl Into<String>) -> File {
         File { path: path.into(), ..self.clone() }
     }
 }
 
-/// What the packages of one architecture hold. The paths of its files are bare names.
+/// The contents of the packages for one architecture. The paths of its files are bare names.
 #[derive(Debug, Clone)]
 pub struct Payload {
     /// The version: numbers with dots between them.
@@ -48,9 +48,9 @@ pub struct Payload {
     pub manuals: Vec<File>,
     /// The completion script for bash, as `allograft`.
     pub bash: File,
-    /// That for zsh, as `_allograft`.
+    /// The completion script for zsh, as `_allograft`.
     pub zsh: File,
-    /// That for fish, as `allograft.fish`.
+    /// The completion script for fish, as `allograft.fish`.
     pub fish: File,
     /// The package for CMake.
     pub cmake: Vec<File>,
@@ -66,7 +66,7 @@ pub struct Payload {
     pub changelog: File,
 }
 
-/// Where the parts of a payload are.
+/// The sources of a payload's parts.
 #[derive(Debug, Clone, Copy)]
 pub struct Inputs<'a> {
     /// The version of the release.
@@ -79,7 +79,7 @@ pub struct Inputs<'a> {
     pub programs: &'a Path,
     /// A folder with the same programs, built for this machine. They print the manual pages and the completions.
     pub native: &'a Path,
-    /// The checkout: licences, README.md, CHANGELOG.md, and what build systems need.
+    /// The checkout: licences, README.md, CHANGELOG.md, and the files for build systems.
     pub checkout: &'a Path,
     /// The licences of the donors and of the libraries, as one text: see [`crate::licenses`].
     pub licenses: &'a str,
@@ -96,7 +96,7 @@ impl Payload {
     /// cannot be run.
     pub fn read(inputs: Inputs<'_>) -> Result<Payload> {
         let Inputs { version, arch, time, programs, native, checkout, licenses } = inputs;
-        // Only such a version is written alike in every package format.
+        // Only such a version has the same form in every package format.
         let plain = version.split('.').all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()));
         ensure!(plain, "the version `{version}` has other parts than numbers");
         let text = |name: &str| Ok::<_, anyhow::Error>(File::new(name, read(&checkout.join(name))?));
@@ -161,7 +161,7 @@ fn manuals(native: &Path, version: &str) -> Result<Vec<File>> {
     let page = |arguments: &[&str]| printed(run(native, "allograft").arg("man").args(arguments));
     let main = page(&[])?;
     let commands = main.lines().filter_map(|line| line.strip_prefix(r"allograft\-")?.strip_suffix("(1)"));
-    // `help` has no page worth reading.
+    // The page of `help` would be useless.
     let commands: Vec<&str> = commands.filter(|name| *name != "help").collect();
     ensure!(!commands.is_empty(), "`allograft man` names no page of a command");
     let mut manuals = vec![File::new("allograft.1", main.replace("\nallograft\\-help(1)\n", "\n"))];

@@ -21,7 +21,7 @@ pub(crate) fn elf(arch: Arch) -> Vec<u8> {
     bytes
 }
 
-/// Writes the package that `pack` makes of [`payload`] into a folder. Returns the folder and the package's path.
+/// Writes the package that `pack` makes from [`payload`] into a folder. Returns the folder and the package's path.
 pub(crate) fn written(pack: fn(&Payload) -> anyhow::Result<File>) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let file = pack(&payload()).unwrap();
@@ -36,7 +36,7 @@ pub(crate) fn output(command: &mut Command) -> String {
     printed(command).unwrap_or_else(|error| panic!("{error:#}"))
 }
 
-/// Whether the test cannot run, since there is no such program here. Says so.
+/// Whether the test cannot run for lack of a program. Prints the reason.
 pub(crate) fn skipped(program: &str) -> bool {
     let missing = Command::new(program).arg("--version").output().is_err();
     if missing {

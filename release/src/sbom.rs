@@ -94,7 +94,7 @@ mod tests {
             assert!(source["url"].as_str().unwrap().starts_with(registry), "{source}");
             assert_eq!(source["hashes"][0]["content"].as_str().unwrap().len(), 64);
         }
-        // Each reference is there once, and leads somewhere.
+        // Each reference occurs once, and has a target.
         let references: BTreeSet<&str> = listed.iter().map(|it| it["bom-ref"].as_str().unwrap()).collect();
         assert_eq!(references.len(), listed.len());
         let needed = bom["dependencies"][0]["dependsOn"].as_array().unwrap();

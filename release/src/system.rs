@@ -1,4 +1,4 @@
-//! Where the package of a system puts its files.
+//! The paths of files in a system's package: the same for Debian and Alpine, except for zsh's folder.
 
 use anyhow::Result;
 

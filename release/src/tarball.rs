@@ -12,11 +12,11 @@ use crate::payload::File;
 /// The form of an archive.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Form {
-    /// What stands before each path, such as `./`.
+    /// The prefix of each path, such as `./`.
     pub(crate) prefix: &'static str,
     /// Whether folders have entries of their own.
     pub(crate) folders: bool,
-    /// Whether each file has its SHA-1 in an extended header, as apk wants it.
+    /// Whether each file has its SHA-1 in an extended header, for apk.
     pub(crate) checksums: bool,
 }
 
@@ -49,8 +49,8 @@ pub(crate) fn pack(files: &[File], time: u64, form: Form) -> Result<Vec<u8>> {
             }
         }
         if form.checksums {
-            // A record starts with its own length, which is always this one. apk takes an entry without a name, as the
-            // crate's own function makes it, for the end of the archive.
+            // A record starts with its own length, which is always this one. The crate's own function would make an
+            // entry without a name, which apk takes for the end of the archive.
             let record = format!("68 APK-TOOLS.checksum.SHA1={}\n", HEXLOWER.encode(&Sha1::digest(&file.bytes)));
             add(&file.path, EntryType::XHeader, 0o644, record.as_bytes())?;
         }

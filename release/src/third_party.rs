@@ -1,4 +1,4 @@
-//! The licences of others that a program's packages have to bring along.
+//! The third-party licences that packages have to contain.
 
 use std::fmt::Write;
 use std::fs;
@@ -8,11 +8,11 @@ use anyhow::{Context, Result};
 
 use crate::components::{Component, Kind};
 
-/// What the names of files with licences begin with.
+/// The beginnings of names of files with licences.
 const NAMES: [&str; 6] = ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE", "UNLICENSE"];
 
 /// Returns the licences of all components in one text: `donors`, the text of the donors' licences (`allograft donors
-/// --licenses`), then each library with the files that its package has, each text once.
+/// --licenses`), then each library with the licence files of its package, each text once.
 ///
 /// # Errors
 /// When a file cannot be read.
@@ -34,7 +34,7 @@ pub fn licenses(donors: &str, components: &[Component]) -> Result<String> {
     let mut all =
         format!("THE DONORS\n\n{}\n\nLIBRARIES IN THE PROGRAMS allograft AND cargo-allograft\n", donors.trim_end());
     for (text, titles) in texts {
-        // A package without such a file: the SPDX expression is all that it says.
+        // Without such a file, the package has only its SPDX expression.
         let text = if text.is_empty() { "(the package holds no text)".to_owned() } else { text };
         write!(all, "\n{}:\n\n{text}\n", titles.join("\n"))?;
     }

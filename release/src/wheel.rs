@@ -69,7 +69,7 @@ fn record(files: &[File], information: &str) -> String {
     files.iter().map(row).collect::<String>() + &format!("{information}/RECORD,,\n")
 }
 
-/// Returns the payload's time as zip has it.
+/// Returns the payload's time in zip's form.
 fn date(payload: &Payload) -> Result<DateTime> {
     let time = payload.date()?;
     let parts = [time.month(), time.day(), time.hour(), time.minute(), time.second()];
@@ -103,8 +103,8 @@ mod tests {
     #[test]
     fn pip_installs_the_wheel() {
         let (folder, package) = sample::written(pack);
-        // `RECORD` names programs as `../../bin/NAME`, which with `--target` is in no folder that pip fills: two
-        // folders deep, it is in this test's own.
+        // `RECORD` names programs as `../../bin/NAME`, which with `--target` is outside of pip's folder. The target is
+        // two folders deep, so that the path stays in this test's folder.
         let target = folder.path().join("root/lib/installed");
         let mut pip = python();
         pip.args("-m pip install --quiet --no-index --no-deps --no-cache-dir --disable-pip-version-check".split(' '));

@@ -87,7 +87,7 @@ impl Donors {
     /// No donor: stock.
     pub const STOCK: Donors = Donors { malloc: None, strings: false };
 
-    /// Returns an allocator with string functions, as users get it.
+    /// Returns an allocator with string functions: the users' default.
     pub fn both(malloc: &'static str) -> Donors {
         Donors { malloc: Some(malloc), strings: true }
     }
@@ -220,7 +220,7 @@ fn once<K: std::hash::Hash + Eq>(made: &Made<K>, key: K, make: impl FnOnce(usize
         let number = made.len();
         Arc::clone(made.entry(key).or_insert_with(|| Arc::new((number, OnceLock::new()))))
     };
-    // The number is the key's, not the caller's: a second caller may be the first to get here.
+    // The number is the key's, not the caller's: a later caller may get here first.
     let (number, path) = &*entry;
     path.get_or_init(|| make(*number)).clone()
 }
@@ -252,8 +252,8 @@ mod tests {
 
     use super::*;
 
-    /// Four threads ask for the same 64 files at once. Each passes the others now and then between its question for
-    /// the number and the making.
+    /// Four threads ask for the same 64 files at once. Between a thread's question for the number and the making,
+    /// others may overtake it.
     #[test]
     fn every_key_has_a_number_of_its_own() {
         const KEYS: usize = 64;

@@ -26,8 +26,8 @@ pub(crate) fn trials(bench: &Arc<Bench>) -> Vec<Trial> {
             }
             for linker in [Linker::Gnu, Linker::Lld] {
                 for level in LEVELS {
-                    // GNU ld on this machine links neither for other architectures nor LLVM's bitcode, and zig's libc.a
-                    // is linked with lld.
+                    // GNU ld on this machine links neither for foreign architectures nor LLVM's bitcode, and zig's
+                    // libc.a is linked with lld.
                     if linker == Linker::Gnu && (level == "-flto" || host != Host::Debian(Arch::X86_64)) {
                         continue;
                     }

@@ -42,7 +42,7 @@ pub struct Case {
     /// Environment variables of the program.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
-    /// Texts that stderr must contain. If there are none, stderr must be empty.
+    /// Texts that stderr must contain. Without texts, stderr must be empty.
     #[serde(default)]
     pub stderr: Vec<String>,
     /// Whether only string functions are grafted, once, instead of every allocator with them.
@@ -55,7 +55,8 @@ pub struct Case {
     /// no note of them.
     #[serde(default)]
     pub may_lack_strings: bool,
-    /// Whether the case needs grafted string functions. It is skipped on architectures whose hosts keep musl's.
+    /// Whether the case needs grafted string functions. It is skipped on architectures whose hosts keep musl's
+    /// functions.
     #[serde(default)]
     pub needs_strings: bool,
     /// Whether the claim does not hold for stock musl.
@@ -183,7 +184,7 @@ impl Case {
         }
     }
 
-    /// Whether a program ended as it should. An emulator ends itself with the signal of its program.
+    /// Whether a program ended as it should. An emulator passes its program's signal on to itself.
     fn ended(&self, status: ExitStatus) -> bool {
         self.signal.map_or(status.success(), |signal| status.signal() == Some(signal as i32))
     }

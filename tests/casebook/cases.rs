@@ -37,15 +37,14 @@ pub(crate) fn trials(bench: &Arc<Bench>) -> Vec<Trial> {
     trials
 }
 
-/// Whether the default tier has this: the default donor in every way, and the others in one, as linkers and kinds of
-/// programs make no difference between donors that a case is about.
+/// Whether the default tier has this run: the default donor in every way, and the others in one, since no case is about
+/// a difference between donors that depends on the linker or the kind of program.
 fn is_fast(donors: Donors, way: Way) -> bool {
     let first = Way { host: Host::Debian(Arch::X86_64), linker: Linker::Gnu, mode: Mode::Static };
     way == first || donors.malloc == Some(donors::DEFAULTS[0])
 }
 
-/// Returns the donors as users get them: every allocator, with string functions. Cases can request one of the two
-/// alone.
+/// Returns the donors of users: every allocator, with string functions. Cases can request one of the two alone.
 fn donors_for(case: &Case) -> Vec<Donors> {
     let strings_only = Donors { malloc: None, strings: true };
     let mut all: Vec<Donors> = match case.strings_only {

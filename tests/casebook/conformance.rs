@@ -14,7 +14,7 @@ use fixtures::trials::in_group;
 use libtest_mimic::{Failed, Trial};
 
 /// The part of a program's work that is done, in percent. Each program runs in full once. The linker and the kind of
-/// program change addresses and orders, whose effects less work shows too.
+/// program change addresses and orders, whose effects also show with less work.
 const SHORT: u32 = 4;
 const WHOLE: u32 = 100;
 const PART: u32 = 15;
@@ -26,13 +26,13 @@ const NATIVE: Host = Host::Debian(Arch::X86_64);
 const LONG: [(&str, &str, &str); 2] =
     [("pipeline", "ALLOGRAFT_PIPELINE_SECONDS", "60"), ("short_threads", "ALLOGRAFT_THREADS", "100000")];
 
-/// The donors that map much address space at their start, as their pages say.
+/// The donors that map much address space at their start, according to their pages.
 const RESERVE: [&str; 5] = ["hardened", "hardened-light", "mimalloc-secure", "scudo", "snmalloc-checks"];
 
-/// The programs that ask for much address space, or limit it.
+/// The programs that allocate much address space, or limit it.
 const SPACIOUS: [&str; 6] = ["footprint", "limits", "large", "threads", "map_limit", "no_memory"];
 
-/// The donors that do so on 32-bit.
+/// The donors that map much address space on 32-bit.
 const RESERVE_ON_32_BIT: [&str; 1] = ["mimalloc3"];
 
 /// The greatest depth in bytes that calls of these donors may reach on this architecture: a thread may have a stack of
@@ -40,7 +40,7 @@ const RESERVE_ON_32_BIT: [&str; 1] = ["mimalloc3"];
 const STACK: (Arch, &str) = (Arch::X86_64, "1536");
 const SHALLOW: [&str; 3] = ["snmalloc", "mimalloc", "mimalloc3"];
 
-/// Returns the tests, and the cells of the table in the docs, which are those of the slow tier.
+/// Returns the tests, and the slow tier's cells of the table in the docs.
 pub(crate) fn trials(bench: &Arc<Bench>) -> (Vec<Trial>, Vec<Cell>) {
     let mut trials = Vec::new();
     let mut cells = Vec::new();
@@ -113,7 +113,7 @@ fn few_addresses(program: &'static Program, donor: &donors::Donor) -> Vec<(Way, 
     let ways = [(Host::Zig(Arch::Riscv64), 38), (Host::Debian(Arch::Aarch64), 39)];
     let is_due = |host: Host| {
         let exists = Donors::both(donor.name).exist_for(host.arch()) && !fixtures::runs_here(host.arch());
-        // Donors that reserve much are not held to a bound where they cannot.
+        // Donors that reserve much cannot keep the bound.
         let is_bound = program.name != "footprint" || !RESERVE.contains(&donor.name);
         exists && is_bound && SPACIOUS.contains(&program.name)
     };
@@ -152,7 +152,7 @@ fn trial(bench: &Arc<Bench>, program: &'static Program, way: Way, cell: Cell, sl
     in_group(Trial::test(name, run), group)
 }
 
-/// Links the program with the graft, runs it, and returns its notes. A program may note what a machine prevents, such
+/// Links the program with the graft, runs it, and returns its notes. A program may note what the machine prevents, such
 /// as spawning itself under an emulator.
 fn check(bench: &Bench, program: &Program, way: Way, cell: &Cell) -> Result<Vec<String>, String> {
     let arch = Arch::from_name(cell.arch).ok_or("an architecture without programs")?;
@@ -175,7 +175,7 @@ fn check(bench: &Bench, program: &Program, way: Way, cell: &Cell) -> Result<Vec<
     }
     let output = way.run(&linked, &environment)?;
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    // qemu reports the signal by which a child of the program was meant to die.
+    // qemu reports the signal by which a child of the program dies on purpose.
     let emulators = |line: &&str| is_emulated && line.starts_with("qemu: uncaught target signal ");
     let said = stderr.lines().filter(|line| !emulators(line));
     let notes: Option<Vec<String>> = said.map(|line| line.strip_prefix("note: ").map(str::to_owned)).collect();

@@ -1,5 +1,5 @@
-//! Released programs: the inspector names the allocator of each, or says that it does not know it. The answer is the
-//! same for a stripped copy.
+//! Released programs: the inspector names the allocator of each, or reports it as unknown. The answer is the same for a
+//! stripped copy.
 
 use std::fs;
 use std::process::Command;
@@ -76,7 +76,7 @@ fn compare(released: &Released, report: &Report) -> Vec<String> {
     }
     let language = report.language_allocator.as_ref();
     let found = language.map_or("none", |allocator| allocator.name.as_str());
-    // No answer is not a wrong one, unless the answer can be found.
+    // A missing answer is not wrong, unless the answer can be found.
     let expected = released.language.as_deref().unwrap_or("none");
     if is_wrong(found, expected) && (released.known || found != "none") {
         complaints.push(format!("the language's allocator is {expected}, and it says {found}"));
@@ -99,8 +99,8 @@ fn strip(path: &std::path::Path) -> Result<Vec<u8>, String> {
     fs::read(copy).map_err(|error| error.to_string())
 }
 
-/// Returns a file for another architecture, which this machine's strip may not know, without the entry of its symbol
-/// table in the list of sections.
+/// Removes the symbol table from the list of sections of a file for a foreign architecture, which this machine's strip
+/// may not know.
 fn without_table(mut bytes: Vec<u8>) -> Vec<u8> {
     let half = |bytes: &[u8], at: usize| usize::from(u16::from_le_bytes([bytes[at], bytes[at + 1]]));
     let headers = u64::from_le_bytes(bytes[40..48].try_into().unwrap_or_default()) as usize;

@@ -9,7 +9,7 @@ use fixtures::{Arch, glibcs};
 
 use crate::bench::Bench;
 
-/// The program of which a run asks whether the donor serves it. Others expect no other output.
+/// The program whose runs check that the donor serves it. Other programs allow no other output.
 pub const ASKED: &str = "family";
 
 /// The libc that a program is linked with.
@@ -24,10 +24,10 @@ pub enum Libc<'a> {
         /// The loader that the program names. Some programs start themselves again, so it has to be there.
         loader: &'a Path,
     },
-    /// glibc: this machine's, or for another architecture Debian's. Objects that were compiled against musl's headers
+    /// glibc: this machine's, or Debian's for a foreign architecture. Objects that were compiled against musl's headers
     /// are not right for it, so the program is compiled for it.
     Glibc(Arch),
-    /// glibc of another release of Debian, for this machine's architecture.
+    /// glibc of a newer release of Debian, for this machine's architecture.
     NewerGlibc(glibcs::Release),
 }
 
@@ -51,7 +51,7 @@ impl Libc<'_> {
                 compiler.arg(format!("--sysroot={}", release.root().display()));
                 // The compiler looks for start files and libraries below its own folder first.
                 compiler.arg("-B").arg(&libraries).arg("-L").arg(&libraries);
-                // The kernel's headers, which are another package's.
+                // The kernel's headers, which are in a separate package.
                 compiler.args(["-idirafter", "/usr/include", "-idirafter", "/usr/include/x86_64-linux-gnu"]);
                 compiler.arg(format!("-Wl,-rpath,{}", libraries.display()));
                 compiler.arg(format!("-Wl,--dynamic-linker={}", release.loader().display()));
@@ -68,11 +68,11 @@ impl Libc<'_> {
     }
 }
 
-/// Returns the compiler with the line for a program of glibc's.
+/// Returns the compiler with the command line for a program for glibc.
 fn glibc(mut compiler: Command, bench: &Bench, program: &Program, pie: bool, out: &Path) -> Command {
     bench.file("check.h", conformance::header().as_bytes());
     let source = bench.file(&format!("{}.c", program.name), conformance::source(program).as_bytes());
-    // As the suite compiles its objects: every call of the malloc family stays as it was written.
+    // The suite's own flags: every call of the malloc family stays a call.
     compiler.args(["-std=c11", "-O2", "-pthread", "-fno-builtin", "-fno-stack-protector", "-U_FORTIFY_SOURCE"]);
     compiler.args(if pie { ["-fPIE", "-pie"] } else { ["-fno-pie", "-no-pie"] });
     compiler.arg(format!("-DPROGRAM_NAME=\"{}\"", program.name));
@@ -86,7 +86,7 @@ fn glibc(mut compiler: Command, bench: &Bench, program: &Program, pie: bool, out
 /// be served by it.
 ///
 /// # Errors
-/// What the program says, if it does not pass; or that the donor does not serve it.
+/// The program's message, if it does not pass; or that the donor does not serve it.
 pub fn run(arch: Arch, path: &Path, program: &Program, donor: Option<&str>, scale: &str) -> Result<(), String> {
     let mut command = match fixtures::runs_here(arch) {
         true => {
@@ -96,7 +96,7 @@ pub fn run(arch: Arch, path: &Path, program: &Program, donor: Option<&str>, scal
         }
         false => {
             let mut command = fixtures::run(arch, path);
-            // In which an emulator finds glibc. musl's loader is where the program says.
+            // The emulator finds glibc there. A program for musl names its loader by a path.
             command.env("QEMU_LD_PREFIX", fixtures::glibc_root(arch));
             command
         }

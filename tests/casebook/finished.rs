@@ -92,7 +92,7 @@ pub fn released(arch: Arch) -> impl Iterator<Item = Released> {
 }
 
 /// Grafts a released program. The graft must report the same version, from the same place. If the graft is refused,
-/// this fails, so that the refusal is looked into.
+/// this fails, so that the refusal is investigated.
 ///
 /// # Errors
 /// A description of the fault.

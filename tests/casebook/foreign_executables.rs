@@ -32,7 +32,7 @@ pub(crate) fn trials(bench: &Arc<Bench>) -> Vec<Trial> {
         // zig's libc.a for aarch64 has no position-independent code.
         way(Host::Zig(Arch::Aarch64), Mode::Static),
     ];
-    // The second layout is that of GNU ld: constants are in the segment of the code.
+    // The second layout is GNU ld's: constants are in the segment of the code.
     let layouts: [(&str, &[&str]); 2] = [("", &[]), ("/one-segment", &["--no-rosegment"])];
     let mut trials = Vec::new();
     for program in conformance::programs() {

@@ -1,6 +1,6 @@
 //! Conformance programs that are linked dynamically, started by a grafted musl loader: Debian's for each architecture,
-//! and in the slow tier musl as others build it. Each passes wherever it passes by the stock loader. The default tier
-//! runs a part.
+//! and in the slow tier musl built like other distributions'. Each passes if it passes with the stock loader. The
+//! default tier runs a part.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,14 +31,14 @@ struct Stock {
     /// Its name in the names of tests.
     name: String,
     path: fn(&Stock) -> PathBuf,
-    /// The programs that also fail by the stock loader.
+    /// The programs that also fail with the stock loader.
     fails: &'static [&'static str],
 }
 
 impl Stock {
     fn debians(arch: Arch) -> Stock {
         let path = |stock: &Stock| fixtures::musl_loader(stock.arch);
-        // It is written for static programs.
+        // `sandbox` is written for static programs.
         Stock { arch, name: arch.name().to_owned(), path, fails: &["sandbox"] }
     }
 
@@ -57,7 +57,7 @@ impl Stock {
     }
 }
 
-/// Returns the loader with that donor in it, made when it is first wanted.
+/// Returns the loader with that donor in it, made on first use.
 fn loader(bench: &Bench, stock: &Stock, graft: Graft) -> PathBuf {
     bench.made(&format!("{}-{}.so", graft.name(), stock.name), |out| {
         let request = Request { out: Some(out.to_owned()), ..finished::request(graft) };
@@ -65,7 +65,7 @@ fn loader(bench: &Bench, stock: &Stock, graft: Graft) -> PathBuf {
     })
 }
 
-/// Checks the program by the loader with that donor.
+/// Checks the program with the grafted loader.
 fn check(bench: &Bench, stock: &Stock, graft: Graft, program: &Program, scale: &str) -> Result<(), String> {
     let by = |loader: &Path, donor: Option<&str>| {
         let name = format!("{} {} {}", program.name, stock.name, donor.map_or("stock".to_owned(), |_| graft.name()));
@@ -73,7 +73,7 @@ fn check(bench: &Bench, stock: &Stock, graft: Graft, program: &Program, scale: &
         dynamic::run(stock.arch, &libc.link(bench, program, true, &name), program, donor, scale)
     };
     match by(&loader(bench, stock, graft), Some(graft.donor.name)) {
-        // What fails by stock says nothing about a graft.
+        // A failure that stock has, too, does not count against a graft.
         Err(_) if stock.fails.contains(&program.name) && by(&stock.path(), None).is_err() => Ok(()),
         Err(said) => Err(format!("by the graft: {said}")),
         Ok(()) => Ok(()),
@@ -82,7 +82,7 @@ fn check(bench: &Bench, stock: &Stock, graft: Graft, program: &Program, scale: &
 
 pub(crate) fn trials(bench: &Arc<Bench>) -> Vec<Trial> {
     let debians = fixtures::LOADERS.into_iter().map(|arch| (Stock::debians(arch), true));
-    // Without a linkage table, libc.so reaches its own malloc in another way, and is refused.
+    // Without a linkage table, libc.so calls its own malloc differently, and is refused.
     let others = musls::builds().filter(|build| build.flags.name != "no-plt").map(|build| (Stock::built(build), false));
     let mut trials = Vec::new();
     for (stock, debians) in debians.chain(others) {

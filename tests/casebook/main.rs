@@ -1,17 +1,17 @@
-//! Real `libc.a`s and programs, grafted, linked and run. One program holds all of these tests, so that what one of them
-//! has compiled or grafted serves the others too.
+//! Real `libc.a`s and programs, grafted, linked and run. One program has all of these tests, so that they share
+//! compiled objects and grafts.
 //!
 //! | room | its tests |
 //! | --- | --- |
 //! | `cases` | every case with every donor, linked in every way |
 //! | `compatibility` | environments and habits of programs, with every donor, as every kind of host |
 //! | `conformance` | every conformance program with every donor |
-//! | `executables`, `foreign_executables` | conformance programs that are linked first and grafted then |
+//! | `executables`, `foreign_executables` | conformance programs that are linked first and grafted later |
 //! | `loaders` | conformance programs that a grafted musl loader starts |
 //! | `merged` | conformance programs that a donor is merged into |
 //! | `releases` | conformance programs with other releases of musl and glibc |
 //! | `statistics` | the reports of a grafted program |
-//! | `corpus`, `carried` | what the inspector says of released programs, and of programs linked from grafts |
+//! | `corpus`, `carried` | the inspector's reports on released programs, and on programs linked from grafts |
 //! | `strings` | the proof of the string functions |
 //! | `system_calls` | the system calls of each donor |
 

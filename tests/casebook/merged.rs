@@ -1,5 +1,5 @@
-//! Conformance programs that are linked dynamically, with musl and with glibc, and a donor merged into them. Each
-//! passes, but for those that are listed. The default tier runs a part.
+//! Conformance programs that are linked dynamically, with musl and with glibc, and a donor merged into them. All pass,
+//! except for those that are listed. The default tier runs a part.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -21,7 +21,8 @@ const SHORT: &str = "3";
 const PART: &str = "15";
 const WHOLE: &str = "100";
 
-/// The program that finds heaps that ended threads leave behind: what little work leaves looks like a cache.
+/// The program that finds heaps left behind by ended threads. With little work, such a heap cannot be distinguished
+/// from a cache.
 const WHOLE_HERE: &str = "thread_exit";
 
 /// The programs of the default tier. Donors other than the default one run the first of them only.
@@ -30,18 +31,18 @@ const FAST: [&str; 5] = ["family", "threads", "thread_exit", "fork_owners", "lib
 /// The program that is also linked for fixed addresses: it takes the addresses of the family's functions.
 const FIXED: &str = "family";
 
-/// The programs that fail as they are, and merged too.
+/// The programs that fail with stock, and merged too.
 ///
 /// `sandbox` allows only those system calls that static programs make: a dynamic one reads libraries and files.
 const FAILS: [&str; 1] = ["sandbox"];
 
-/// The programs that fail with glibc as they are, and pass with a donor: an arena of glibc's malloc, which each thread
-/// has, is 64 MiB of address space; and a part of glibc crashes without memory.
+/// The programs that fail with stock glibc, and pass with a donor: each thread's arena of glibc's malloc takes 64 MiB
+/// of address space; and a part of glibc crashes without memory.
 const MENDED: [&str; 2] = ["footprint", "no_memory"];
 
-/// The programs that fail with glibc under qemu's user mode as they are, the first two now and then: children of a
-/// process with threads hang. glibc's `posix_spawn` tells by memory that child and parent share that a program cannot
-/// be started, and the emulator's vfork shares none.
+/// The programs that fail with stock glibc under qemu's user mode. The first two fail sometimes: children of a process
+/// with threads hang. glibc's `posix_spawn` reports through memory shared by child and parent that a program cannot be
+/// started, and the emulator's vfork shares none.
 const FAILS_EMULATED: [&str; 4] = ["fork_owners", "fork_stress", "libc_callers", "spawn"];
 
 /// The architecture, whether it is musl, and whether the program is position-independent.
@@ -56,7 +57,7 @@ const FORMS: [(Arch, bool, bool); 8] = [
     (Arch::Aarch64, false, false),
 ];
 
-/// What a program is linked with, and how.
+/// The libc and the options that a program is linked with.
 #[derive(Clone, Copy)]
 struct Form {
     arch: Arch,
@@ -93,11 +94,11 @@ impl Form {
     }
 }
 
-/// Merges the donor into the program, and runs it. A program that brings a malloc of its own is refused.
+/// Merges the donor into the program, and runs it. A program with its own malloc is refused.
 fn test(bench: &Bench, form: Form, program: &Program, donor: &'static Donor, scale: &str) -> Result<(), String> {
     let stock = form.stock(bench, program);
     let out = bench.path(&format!("{} {} {}", program.name, form.name(), donor.name));
-    // Elsewhere than on its own architecture it may be untested, since it is run below.
+    // For a foreign architecture the graft may be untested, since it is run below.
     let untested = !fixtures::runs_here(form.arch);
     let merged = hosts::graft(&stock, &Request { out: Some(out.clone()), untested, ..Request::of(donor) });
     match merged {
@@ -115,7 +116,7 @@ fn test(bench: &Bench, form: Form, program: &Program, donor: &'static Donor, sca
     }
 }
 
-/// Runs the program as it is: it fails only if it is listed.
+/// Runs the stock program: it fails only if it is listed.
 fn stock(bench: &Bench, form: Form, program: &Program, scale: &str) -> Result<(), String> {
     // glibc's `valloc` does not call the program's `memalign`.
     let by_glibc = MENDED.contains(&program.name) || program.name == finished::OWN_MALLOC;

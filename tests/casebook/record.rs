@@ -53,8 +53,8 @@ pub struct Cell {
     pub way: String,
     /// The amount of the program's work.
     pub length: Length,
-    /// The variable that makes the emulated system another one, with its value. QEMU reads it in place of an option,
-    /// which a program would have to pass on to the programs that it starts.
+    /// The variable that changes the emulated system, with its value. QEMU reads it in place of an option, which a
+    /// program would have to pass on to its children.
     #[serde(skip)]
     emulator: Option<(&'static str, u64)>,
 }
@@ -67,7 +67,7 @@ pub struct Run<'a> {
     pub cell: &'a Cell,
     /// The fault. `None` if the run passed.
     pub failure: Option<&'a str>,
-    /// The program's own notes on what it could not do on this machine.
+    /// The program's own notes on steps that this machine prevented.
     pub notes: &'a [String],
     /// The time from linking to the end, in seconds.
     pub seconds: f64,
@@ -80,7 +80,7 @@ impl Cell {
         Cell { program: program.name, about: program.about, donor, arch, way: way.name(), length, emulator: None }
     }
 
-    /// Returns the same cell for a system with pages of `kib` KiB.
+    /// Returns the cell for a system with pages of `kib` KiB.
     pub fn with_pages(self, kib: u32) -> Cell {
         Cell {
             way: format!("{}/{kib}k-pages", self.way),
@@ -89,7 +89,7 @@ impl Cell {
         }
     }
 
-    /// Returns the same cell for a system whose programs have addresses of so many bits.
+    /// Returns the cell for a system whose programs have addresses of this many bits.
     pub fn with_address_bits(self, bits: u32) -> Cell {
         Cell { way: format!("{}/{bits}-bits", self.way), emulator: Some(("QEMU_RESERVED_VA", 1 << bits)), ..self }
     }

@@ -56,7 +56,7 @@ fn stock(bench: &Bench, release: glibcs::Release, program: &Program) -> PathBuf 
     Libc::NewerGlibc(release).link(bench, program, true, &format!("{} glibc {}", program.name, release.debian))
 }
 
-/// Checks that Debian's release still has that release of glibc, or a newer one: the loader says which it is.
+/// Checks that Debian's release still has that release of glibc, or a newer one, by the loader's output.
 fn is_as_new(release: glibcs::Release) -> Result<(), String> {
     release.libraries();
     let output = Command::new(release.loader()).arg("--version").output().map_err(|error| error.to_string())?;

@@ -156,15 +156,15 @@ fn figures_are_those_of_the_program() {
     }
 }
 
-/// Checks what holds for every report: what is in memory is reserved, and what is retained is what is not live.
+/// Checks the rules for every report: resident memory is reserved, and retained memory is the rest that is not live.
 fn check_memory(report: &Value, donor: &str) {
     let field = |name: &str| number(&report[name]);
     assert!(field("resident_bytes") <= field("reserved_bytes"), "{donor}: {report:#}");
     assert_eq!(field("retained_bytes"), field("resident_bytes").saturating_sub(field("live_bytes")), "{donor}");
 }
 
-/// A program that keeps 64 MiB has them live; one that has freed them has them retained or has returned them. The
-/// kernel has the same figure for what is resident. One allocator retains all of it.
+/// 64 MiB that a program keeps are live; after it has freed them, they are retained or returned. The kernel's figure
+/// for resident memory agrees. One allocator retains all of it.
 fn a_leak_is_told_from_retention() {
     const MIB: u64 = 1 << 20;
     const RETAINING: &str = "mimalloc without a bound";
@@ -179,7 +179,7 @@ fn a_leak_is_told_from_retention() {
             check_memory(&report, donor);
             let field = |name: &str| number(&report[name]);
             let (live, resident, retained) = (field("live_bytes"), field("resident_bytes"), field("retained_bytes"));
-            // The rest of the process: its code and data, its stack, and what the donor keeps in its own data.
+            // The rest of the process: its code and data, its stack, and the donor's own data.
             let of_process: u64 = String::from_utf8_lossy(&output.stdout).trim().parse().expect("a number");
             let told = format!("{donor}, {how}: {of_process} of {report:#}");
             assert!(resident <= of_process + MIB && of_process <= resident + 4 * MIB, "{told}");
@@ -275,14 +275,14 @@ fn openmetrics_is_well_formed() {
         let mallocs = samples.iter().find(|(.., labels, _)| labels.get("function").is_some_and(|it| it == "malloc"));
         assert_eq!(mallocs.map(|&(.., calls)| calls), Some(1010), "{donor}");
 
-        // Without an id in the path, there is none in the labels.
+        // Without an id in the path, the labels have none, either.
         run(&program, &[], &[("ALLOGRAFT_STATS", "openmetrics:100%%p.prom")]);
         let text = fs::read_to_string(folder.join("100%p.prom")).expect("a report");
         assert!(openmetrics(&text).iter().all(|(_, labels, _)| !labels.contains_key("process")), "{donor}: {text}");
     }
 }
 
-/// A reader with the old file open keeps it. What is no regular file is written itself, and nothing is left over.
+/// A reader with the old file open keeps it. A file that is not regular is written in place, and no other file stays.
 fn a_report_replaces_its_file_as_a_whole() {
     let bench = Bench::new();
     for (donor, program) in programs(&bench, "raised") {
@@ -318,7 +318,7 @@ struct Service {
 }
 
 impl Service {
-    /// Starts `service`, and waits until it is set up. Its reports are JSON in a file named after `how`.
+    /// Starts `service`, and waits until it is ready. Its reports are JSON in a file named after `how`.
     fn start(donor: &'static str, program: &Path, how: &str, end: &str, period: &str) -> Service {
         let path = program.with_file_name(format!("{how} {end}.json"));
         let variable = format!("json:{}{period}", path.display());
@@ -359,7 +359,7 @@ impl Service {
         report
     }
 
-    /// Lets the program end, and says whether it reported at that.
+    /// Lets the program end, and returns whether it reported then.
     fn end(mut self) -> bool {
         drop(self.input.take());
         let status = self.child.0.wait().expect("an end");
@@ -370,7 +370,7 @@ impl Service {
 
 /// Checks the reports of `service` while it runs.
 fn check_service(programs: &[(&'static str, PathBuf)]) {
-    // They wait for their seconds side by side.
+    // They all wait for their seconds at the same time.
     let start = |(donor, program): &(&'static str, PathBuf)| Service::start(donor, program, "busy", "_exit", ":1");
     let busy: Vec<Service> = programs.iter().map(start).collect();
     for (donor, program) in programs {
@@ -411,7 +411,7 @@ fn a_signal_and_a_period_make_a_program_report() {
     }
 }
 
-/// These report at their end, at the signal and every few seconds, as programs do that were linked with the donor.
+/// These report at their end, at the signal and every few seconds, like programs that were linked with the donor.
 fn an_executable_that_was_linked_already_reports() {
     let bench = Bench::new();
     let libc = bench.libc(WAY.host, Donors::STOCK, &[]);
@@ -490,7 +490,7 @@ fn raise(program: &Path) -> Result<(), String> {
     let owner = fs::metadata(program).map_err(|error| error.to_string())?;
     let others: Vec<u32> = match owner.uid() {
         0 => vec![65534],
-        // Without root, this is another group of the user.
+        // Without root, this is a different group of the user.
         _ => {
             let groups = Command::new("id").arg("-G").output().map_err(|error| error.to_string())?;
             let groups = String::from_utf8_lossy(&groups.stdout).into_owned();
@@ -526,7 +526,7 @@ fn programs_with_raised_privileges_read_no_variable() {
             eprintln!("note: {donor}: not tried with AT_SECURE, no program can be raised here: {reason}");
             return;
         }
-        // The one that runs it may be any user, who has to be let in; the file would be that one's to make.
+        // Any user may run it, so the folder has to be open: that user would make the file.
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).expect("an open folder");
         let raised = run(&program, &[], &variables);
         let said = String::from_utf8_lossy(&raised.stdout).into_owned();

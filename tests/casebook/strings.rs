@@ -34,7 +34,7 @@ pub(crate) fn trials(bench: &Arc<Bench>) -> Vec<Trial> {
     let hosts = Arch::ALL.into_iter().filter(exist).flat_map(|arch| [Host::Debian(arch), Host::Zig(arch)]);
     for host in hosts {
         for (subject, name) in [(Subject::Grafted, "grafted"), (Subject::Paths, "paths")] {
-            // The libc that the paths are linked with does not matter.
+            // For the code paths, the libc does not matter.
             if subject == Subject::Paths && matches!(host, Host::Zig(_)) {
                 continue;
             }

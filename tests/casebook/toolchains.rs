@@ -15,7 +15,7 @@ use hosts::{Candidate, Request};
 /// The folder of musl's files in that Debian.
 const MUSL: &str = "/usr/lib/x86_64-linux-musl";
 
-/// A work folder, which the compilers see under another path.
+/// A work folder, which the compilers see under a different path.
 struct Work(Lab);
 
 impl Deref for Work {
@@ -153,8 +153,7 @@ fn nim() {
     );
 }
 
-/// zig compiles musl and libc++ into its cache. If the libc.a in the cache is grafted, zig links the graft from then
-/// on.
+/// zig compiles musl and libc++ into its cache. After a graft of the libc.a in the cache, zig links with it.
 #[test]
 #[ignore = "zigs: zig compiles musl and libc++ anew, which takes minutes"]
 fn zigs_cache() {
@@ -206,8 +205,8 @@ fn answer(mut stream: TcpStream, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A bundle is grafted, installed with the printed checksum, and used for a build; then it is grafted where it is
-/// installed.
+/// A bundle is grafted, installed with the printed checksum, and used for a build; then the installed bundle is grafted
+/// in place.
 #[test]
 #[ignore = "toolchains: takes compilers of other languages, 3.9 GB"]
 fn a_swift_sdk() {
@@ -239,7 +238,7 @@ fn a_swift_sdk() {
     work.prints(&format!("{BUILD}\n.build/release/map 20000 4"), "ok");
     assert_eq!(work.malloc(".build/release/map"), "mimalloc");
 
-    // The bundle is grafted where it is installed. SwiftPM does not notice until a rebuild is requested.
+    // The installed bundle is grafted in place. SwiftPM does not notice until a rebuild is requested.
     let installed = work.path(format!(".swiftpm/swift-sdks/{SDK}.artifactbundle"));
     hosts::graft(&installed, &request("mimalloc3")).expect("a graft of the installed SDK");
     work.prints(BUILD, "Build complete");

@@ -71,7 +71,7 @@ pub fn build_allograft_with(environment: &[(&str, &OsStr)]) -> Result<PathBuf> {
     build("allograft", environment)
 }
 
-/// Builds allograft as the tests do, with these variables in cargo's environment: its own code is not optimised, the
+/// Builds allograft like the tests, with these variables in cargo's environment: its own code is not optimised, the
 /// donors are.
 ///
 /// # Errors
@@ -103,14 +103,14 @@ fn built(mut cargo: Command, program: &str) -> Result<PathBuf> {
     bail!("cargo built {program} and named no program")
 }
 
-/// Removes the environment variables that this program's own cargo has set: another cargo must not see them.
+/// Removes the environment variables that this program's own cargo has set: a different cargo must not see them.
 pub fn apart(command: &mut Command) {
     std::env::vars_os().filter(|(name, _)| is_own(&name.to_string_lossy())).for_each(|(name, _)| {
         command.env_remove(name);
     });
 }
 
-/// Tells whether a variable is one of cargo's or rustc's own. Those of rustup stay: without `RUSTUP_TOOLCHAIN`, a build
+/// Whether a variable is cargo's or rustc's own. The variables of rustup stay: without `RUSTUP_TOOLCHAIN`, a build
 /// script that runs rustup's `rustc` in the folder of a dependency obeys the `rust-toolchain.toml` there, and rustup
 /// then changes the user's toolchain, in several processes at once.
 fn is_own(variable: &str) -> bool {

@@ -26,7 +26,7 @@ Acquire::Languages "none";
 Acquire::Retries "3";
 "#;
 
-/// A package, or two, of those that are fetched together.
+/// One package, or two that belong together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Item {
     /// `musl-dev`, for static programs.
@@ -37,11 +37,11 @@ pub enum Item {
     Glibc(Arch),
     /// Emulators for the architectures whose programs this machine does not run.
     Qemu,
-    /// Programs that change ELF files, each with the library that it needs beside libc.
+    /// Programs that change ELF files, each with the libraries that it needs beside libc.
     ElfTools,
 }
 
-/// The packages of [`Item::ElfTools`]. Of the names in a row, the first that Debian's release has is taken.
+/// The packages of [`Item::ElfTools`]. The first name of a row that Debian's release has is taken.
 const ELF_TOOLS: [&[&str]; 8] = [
     &["elfutils"],
     &["libelf1t64", "libelf1"],
@@ -124,8 +124,8 @@ fn foreign() -> impl Iterator<Item = Arch> {
     Arch::ALL.into_iter().filter(|arch| !fixtures::runs_here(*arch))
 }
 
-/// Unpacks those of `items` that do not exist, into the fixtures or into the folder of tools. If one cannot be fetched,
-/// prints its name on stderr and goes on: the tests that need it fail.
+/// Unpacks the missing `items`, into the fixtures or into the folder of tools. If one cannot be fetched, prints its
+/// name on stderr and goes on: the tests that need it fail.
 ///
 /// # Errors
 /// Those of the file system.
@@ -145,7 +145,7 @@ pub fn install(tools: &Path, items: &[Item]) -> Result<()> {
     let scratch = folder::Scratch::beside(&tools.join("apt"), "state")?;
     // The lists of an architecture have some 9 MB, so they are fetched only if something is missing for it.
     let apt = Apt::new(&scratch.0, missing.iter().filter_map(|item| item.lists()))?;
-    // Third-party sources of the machine may be unreachable. What counts is whether the packages arrive.
+    // Third-party sources of the machine may be unreachable. The test is whether the packages arrive.
     let update = folder::announce("Debian's package lists", || Ok(apt.update()))?;
     for item in missing {
         let fill = |folder: &Path| item.unpack(&apt, folder);
@@ -172,15 +172,15 @@ pub fn debian_name(arch: Arch) -> Option<&'static str> {
     }
 }
 
-/// apt with its state in a folder of its own, and with the machine's sources, keys and proxies.
+/// apt with its own state in a folder, and with the machine's sources, keys and proxies.
 pub struct Apt {
     folder: PathBuf,
-    /// A list of sources in place of the machine's.
+    /// A list of sources that replaces the machine's.
     sources: Option<PathBuf>,
 }
 
 impl Apt {
-    /// Makes one with the lists of the machine's own architecture and of `foreign` ones. dpkg's own list of
+    /// Prepares apt with the lists of the machine's own architecture and of `foreign` ones. dpkg's own list of
     /// architectures stays unchanged.
     pub fn new(folder: &Path, foreign: impl Iterator<Item = &'static str>) -> Result<Apt> {
         for name in ["lists/partial", "cache/archives/partial"] {
@@ -198,7 +198,7 @@ impl Apt {
         Ok(Apt { folder: folder.to_owned(), sources: None })
     }
 
-    /// Makes one with the packages of another release of Debian, from the machine's own source.
+    /// Prepares apt with the packages of a different release of Debian, from the machine's own source.
     ///
     /// # Errors
     /// When the machine's sources do not name its release.
@@ -223,7 +223,7 @@ impl Apt {
         self.tool("apt-get")
     }
 
-    /// Returns a command of apt's with this state.
+    /// Returns one of apt's commands with this state.
     fn tool(&self, name: &str) -> Command {
         let option = |key: &str, name: &str| format!("{key}={}", self.folder.join(name).display());
         let mut command = Command::new(name);
@@ -258,7 +258,7 @@ impl Apt {
     /// Returns the names of packages and of all their dependencies.
     ///
     /// # Errors
-    /// When one is not known.
+    /// When one is unknown.
     pub fn needed(&self, packages: &[&str]) -> Result<Vec<String>> {
         let mut simulate = self.command();
         simulate.args(["--simulate", "-o", "APT::Install-Recommends=false", "install"]);
@@ -279,10 +279,10 @@ impl Apt {
         Ok(())
     }
 
-    /// Returns the name of the package with the largest number among those that are called `series` and a number.
+    /// Returns the name of the package with the largest number among the packages named `series` and a number.
     ///
     /// # Errors
-    /// When there is none.
+    /// When there is no such package.
     pub fn newest(&self, series: &str) -> Result<String> {
         let pattern = format!("^{series}[0-9]+$");
         let found = command::output(self.tool("apt-cache").args(["search", "--names-only", &pattern]))?;
@@ -295,7 +295,7 @@ impl Apt {
     /// Returns upstream's part of the newest version of a package.
     ///
     /// # Errors
-    /// When there is none of that name.
+    /// When there is no package of that name.
     pub fn version(&self, package: &str) -> Result<String> {
         let known = command::output(self.tool("apt-cache").args(["madison", package]))?;
         let version = known.lines().next().and_then(|line| line.split('|').nth(1));
@@ -320,7 +320,7 @@ impl Apt {
         command::output(Command::new("dpkg-deb").arg("-x").arg(file.path()).arg(folder)).map(|_| ())
     }
 
-    /// Unpacks the first of these packages that there is.
+    /// Unpacks the first of these packages that exists.
     fn unpack_first(&self, packages: &[&str], folder: &Path) -> Result<()> {
         let (last, others) = packages.split_last().context("no package is named")?;
         match others.iter().any(|package| self.unpack(package, folder).is_ok()) {

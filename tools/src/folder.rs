@@ -1,4 +1,5 @@
-//! Fetches what building and testing need besides cargo, a C compiler and Python's pip, into the build folder.
+//! Folders of tools: filled aside, moved into place when complete, and locked against other processes, so that a killed
+//! run leaves nothing half made.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -72,7 +73,7 @@ fn remove(folder: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Prints the name of a step, runs it, and prints how long it took.
+/// Prints the name of a step, runs it, and prints its duration.
 ///
 /// # Errors
 /// Those of `step`.

@@ -10,7 +10,7 @@ use fixtures::glibcs::{self, PACKAGES, RELEASES, Release};
 use crate::debian::Apt;
 use crate::folder;
 
-/// Unpacks those that do not exist, 6 MB each beside the lists of packages.
+/// Unpacks the missing ones, 6 MB each beside the lists of packages.
 ///
 /// # Errors
 /// When a package cannot be fetched.
@@ -34,13 +34,13 @@ fn fill(release: Release, root: &Path) -> Result<()> {
     let apt = Apt::of_release(&scratch.0, release.debian)?;
     let updated = apt.update();
     for package in PACKAGES {
-        // Not every release has updates of its own, so what counts is whether the packages arrive.
+        // Not every release has updates of its own, so the test is whether the packages arrive.
         apt.unpack(package, root).map_err(|error| match &updated {
             Ok(()) => error,
             Err(update) => error.context(format!("{update:#}")),
         })?;
     }
-    // Another package has these links, by which the linker's script for libc.so finds the libraries.
+    // A different package has these links, by which the linker's script for libc.so finds the libraries.
     for name in ["lib", "lib64"] {
         if !root.join(name).exists() {
             symlink(format!("usr/{name}"), root.join(name))?;

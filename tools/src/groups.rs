@@ -7,7 +7,7 @@ use zigcc::Arch;
 pub struct Group {
     /// Its name.
     pub name: &'static str,
-    /// What its tests have in common.
+    /// A description of its tests.
     pub about: &'static str,
     /// The architectures that the build needs beside this machine's.
     pub arches: &'static [Arch],

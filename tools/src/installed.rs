@@ -1,5 +1,4 @@
-//! A Debian as it is installed, for the slow tier: dpkg runs in the folder, in a namespace, and so do the packages' own
-//! scripts.
+//! An installed Debian for the slow tier: dpkg and the packages' own scripts run in the folder, in a namespace.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,10 +11,10 @@ use fixtures::system::NAMESPACES;
 use crate::debian::Apt;
 use crate::{command, folder, system};
 
-/// Runs a command (arguments) under a filter of system calls: those that give a file to another user, make a device or
-/// change to another user succeed and have no effect. In a namespace with one user, they would fail, and with them
-/// dpkg. The numbers are x86_64's: chown, fchown, lchown, fchownat, setuid, setgid, setreuid, setregid, setgroups,
-/// setresuid, setresgid, setfsuid, setfsgid, mknod, mknodat.
+/// Runs a command (arguments) under a filter of system calls: those that give a file to a different user, make a device
+/// or change the user succeed without effect. In a namespace with one user, they would fail, and with them dpkg. The
+/// numbers are x86_64's: chown, fchown, lchown, fchownat, setuid, setgid, setreuid, setregid, setgroups, setresuid,
+/// setresgid, setfsuid, setfsgid, mknod, mknodat.
 const WITHOUT_OWNERS: &str = "\
 import ctypes, os, struct, sys
 calls = [92, 93, 94, 260, 105, 106, 113, 114, 116, 117, 119, 122, 123, 133, 259]
@@ -90,7 +89,7 @@ fn fill(folder: &Path) -> Result<()> {
     Ok(fs::write(folder.join("complete"), packages.join("\n"))?)
 }
 
-/// Unpacks the packages that dpkg and the scripts of others need, as far as they work before they are installed.
+/// Unpacks the packages that dpkg and other packages' scripts need, if they work before they are installed.
 fn unpack_base(apt: &Apt, files: &[PathBuf], folder: &Path) -> Result<()> {
     let names = apt.needed(&BASE)?;
     let is_base = |file: &&PathBuf| {

@@ -1,9 +1,9 @@
-//! What building and testing needs beside cargo, a C compiler and Python's pip: fetched, checked, unpacked into the
+//! The tools of building and testing beside cargo, a C compiler and Python's pip: fetched, checked, unpacked into the
 //! build folder, without root.
 //!
 //! | module | what lives there |
 //! | --- | --- |
-//! | [`table`] | all tools: what is fetched, how it is checked, what needs it |
+//! | [`table`] | all tools: downloads, checks, users |
 //! | [`groups`] | groups of slow tests |
 //! | [`folder`] | folders that tools are put into |
 //! | [`command`] | running other programs, cargo among them |
@@ -16,7 +16,7 @@
 //! | [`projects`] | other people's projects: sources |
 //! | [`corpus`] | released programs |
 //! | [`schema`] | the schema of CycloneDX documents |
-//! | [`musls`] | releases of musl, and its libc.so as others build it |
+//! | [`musls`] | releases of musl, and its libc.so built like other distributions' |
 //! | [`glibcs`] | newer releases of glibc |
 //! | [`rust`] | a Rust toolchain with musl targets |
 //! | [`system`] | a Debian with many programs |
@@ -55,8 +55,8 @@ use std::collections::BTreeSet;
 
 use anyhow::Result;
 
-/// Prepares what most experiments need: the tools for building, and one musl for this machine. zig's musl takes a
-/// minute to compile, so it is made only if Debian's is unavailable.
+/// Prepares most experiments: the tools for building, and one musl for this machine. zig's musl takes a minute to
+/// compile, so it is made only if Debian's is unavailable.
 ///
 /// # Errors
 /// As [`table::prepare`].
@@ -65,8 +65,8 @@ pub fn prepare_for_one() -> Result<()> {
     musl_of_zig()
 }
 
-/// Prepares what the demo needs, which has two of the donors, and returns the variables for its build: none if the
-/// tests have been prepared already, so that it shares their build.
+/// Prepares the demo, which has two of the donors, and returns the variables for its build. None if the tests have been
+/// prepared already: then it shares their build.
 ///
 /// # Errors
 /// As [`table::prepare`].
@@ -88,7 +88,7 @@ fn musl_of_zig() -> Result<()> {
     }
 }
 
-/// Prepares what every experiment and release needs: the tools for building, and a musl for every architecture.
+/// Prepares every experiment and release: the tools for building, and a musl for every architecture.
 ///
 /// # Errors
 /// As [`table::prepare`].

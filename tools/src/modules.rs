@@ -1,5 +1,5 @@
-//! The modules of each crate, and how they use each other. A module in a cycle cannot be read, tested or moved without
-//! the others, so a crate's largest cycle is counted, and does not grow.
+//! Test: cycles of modules do not grow. A module in a cycle cannot be read, tested or moved without the others, so each
+//! crate's largest cycle has a limit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -118,7 +118,7 @@ fn modules(folder: &Path, before: &Module, found: &mut BTreeMap<Module, PathBuf>
     }
 }
 
-/// Returns which modules of the crate with the sources `folder` use which others. The root module is left out: it
+/// Returns the modules that each module of the crate with the sources `folder` uses. The root module is left out: it
 /// names every module.
 fn uses(folder: &Path) -> BTreeMap<Module, BTreeSet<Module>> {
     let mut files = BTreeMap::new();
@@ -126,7 +126,7 @@ fn uses(folder: &Path) -> BTreeMap<Module, BTreeSet<Module>> {
     let used = |(module, file): (&Module, &PathBuf)| {
         let mut named = Named { module, paths: BTreeSet::new() };
         named.visit_file(&syn::parse_file(&fs::read_to_string(file).unwrap()).unwrap());
-        // The module that a path names is its longest beginning that is one.
+        // A path names the module of its longest beginning.
         let target = |path: &Module| {
             let mut beginnings = (1..=path.len()).rev().map(|length| path[..length].to_vec());
             beginnings.find(|beginning| files.contains_key(beginning))
@@ -137,7 +137,7 @@ fn uses(folder: &Path) -> BTreeMap<Module, BTreeSet<Module>> {
     files.iter().map(used).collect()
 }
 
-/// Returns which rooms use which others.
+/// Returns the rooms that each room uses.
 fn rooms(uses: &BTreeMap<Module, BTreeSet<Module>>) -> BTreeMap<Module, BTreeSet<Module>> {
     let room = |module: &Module| module[..1].to_vec();
     let mut rooms: BTreeMap<Module, BTreeSet<Module>> = BTreeMap::new();
@@ -148,7 +148,7 @@ fn rooms(uses: &BTreeMap<Module, BTreeSet<Module>>) -> BTreeMap<Module, BTreeSet
     rooms
 }
 
-/// Returns the largest set of modules of which each uses each other, directly or through others of them.
+/// Returns the largest set of modules that all use each other, directly or through modules of the set.
 fn largest_cycle(uses: &BTreeMap<Module, BTreeSet<Module>>) -> BTreeSet<&Module> {
     let reached = |from: &Module| {
         let mut reached: BTreeSet<&Module> = BTreeSet::new();

@@ -1,4 +1,5 @@
-//! Releases of musl for the slow tier, compiled from their sources: libc.so as others build it, and libc.a.
+//! Releases of musl for the slow tier, compiled from their sources: libc.a, and libc.so built like other
+//! distributions'.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +11,7 @@ use fixtures::projects::Project;
 
 use crate::{command, folder, projects};
 
-/// Fetches the sources that do not exist, 4 MB, and compiles what does not exist: some minutes the first time.
+/// Fetches missing sources, 4 MB, and compiles missing files: some minutes the first time.
 ///
 /// # Errors
 /// When a source cannot be fetched, or does not compile.

@@ -18,13 +18,13 @@ pub enum Package<'p> {
     Wheel(&'p str, Option<&'p str>),
     /// `NAME@VERSION`.
     Npm(&'p str),
-    /// The upstream archive of a source package, and the files and folders of it that are unpacked.
+    /// The upstream archive of a source package, and its files and folders to unpack.
     DebianSource {
         /// The package.
         name: &'p str,
         /// Upstream's version.
         version: &'p str,
-        /// How the archive's name ends: `tar.xz` or `tar.gz`.
+        /// The ending of the archive's name: `tar.xz` or `tar.gz`.
         ending: &'p str,
         /// The paths below the archive's only folder; none: all of it.
         members: &'p [String],
@@ -50,8 +50,8 @@ impl<'p> Package<'p> {
     }
 }
 
-/// Fetches the packages of those `files` that are missing, each into a folder of its own below `all`. `place` is where
-/// a file belongs, in its package's folder; `label` names its package; `unpack` fills a package's folder.
+/// Fetches the packages of missing `files`, each into its own folder below `all`. `place` is where a file belongs, in
+/// its package's folder; `label` names its package; `unpack` fills a package's folder.
 ///
 /// # Errors
 /// Those of `unpack`, and of the file system.
@@ -86,8 +86,8 @@ with urllib.request.urlopen(sys.argv[1], timeout=60) as source, open(sys.argv[2]
 ";
 
 /// Unpacks from an archive (argument 1) into a folder (2) the files and folders (3 ...) below the archive's only
-/// folder, or all of them. Archives list the files of a folder one after another, so the rest is not unpacked once all
-/// have come: of LLVM's, that is nine tenths.
+/// folder, or all of them. Archives list the files of a folder in sequence, so the rest is not unpacked once all have
+/// come: for LLVM's archive, that is nine tenths.
 const UNPACK_MEMBERS: &str = "\
 import sys, tarfile
 archive, folder, *wanted = sys.argv[1:]
@@ -106,7 +106,7 @@ with tarfile.open(archive, 'r|*') as members:
 /// Unpacks the package, which must have that SHA-256 in hexadecimal digits, into `folder`.
 ///
 /// # Errors
-/// When the package cannot be fetched, or has another checksum.
+/// When the package cannot be fetched, or has a different checksum.
 pub fn unpack(package: Package<'_>, sha256: &str, folder: &Path) -> Result<()> {
     let downloads = folder::Scratch::beside(folder, "download")?;
     let downloads = downloads.0.as_path();

@@ -11,15 +11,15 @@ use serde_json::Value;
 use crate::packages::{self, Package};
 use crate::{command, folder};
 
-/// Fetches those of Debian's source packages that do not exist, less than 6 MB.
+/// Fetches missing source packages of Debian, less than 6 MB.
 ///
 /// # Errors
-/// When one cannot be fetched, or has another checksum.
+/// When one cannot be fetched, or has a different checksum.
 pub fn prepare() -> Result<()> {
     fetch(projects::ALL.into_iter().filter(|project| project.ending.is_some()))
 }
 
-/// Fetches the crates that do not exist, with the packages that their lock files name, some 20 MB.
+/// Fetches missing crates, with the packages that their lock files name, some 20 MB.
 ///
 /// # Errors
 /// As [`prepare`].
@@ -27,7 +27,7 @@ pub fn prepare_crates() -> Result<()> {
     fetch(projects::ALL.into_iter().filter(|project| project.ending.is_none()))
 }
 
-/// Fetches those of the projects that do not exist.
+/// Fetches missing projects.
 ///
 /// # Errors
 /// As [`prepare`].
@@ -51,7 +51,7 @@ pub fn fetch(wanted: impl IntoIterator<Item = Project>) -> Result<()> {
     Ok(())
 }
 
-/// Has cargo fetch a crate and what its lock file names, and moves the crate's files into `folder`.
+/// Has cargo fetch a crate and the packages in its lock file, and moves the crate's files into `folder`.
 fn crate_source(project: Project, folder: &Path) -> Result<()> {
     let Project { name, version, sha256, .. } = project;
     // Below the checkout, cargo would take these packages for members of its workspace.

@@ -25,7 +25,7 @@ fn unpack(programs: &[&Program], folder: &Path) -> Result<()> {
     packages::unpack(package, sha256, &contents)?;
     for program in programs {
         let target = folder.join(&program.name);
-        // It stays in its place, too: some programs look for files beside them, or are looked for by others.
+        // It also stays in its place: some programs look for files beside them, or other programs look for them.
         fs::copy(contents.join(&program.path), &target).with_context(|| format!("no `{}` in it", program.path))?;
         // Python's zipfile drops the permission to execute.
         fs::set_permissions(&target, fs::Permissions::from_mode(0o755))?;

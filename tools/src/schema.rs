@@ -8,7 +8,7 @@ use fixtures::schema::{self, WHEELS};
 use crate::folder;
 use crate::packages::{self, Package};
 
-/// Fetches them unless they exist.
+/// Fetches both unless they exist.
 ///
 /// # Errors
 /// When a wheel cannot be fetched.

@@ -1,4 +1,5 @@
-//! Where sources come from: the packages of the lock file, the donors' recipes, and Debian's source packages.
+//! The sources of donors and libraries: the packages of the lock file, the donors' recipes, and Debian's source
+//! packages.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ pub struct Locked {
     pub checksum: Option<String>,
 }
 
-/// The part of a donor's recipe that says what it is made of.
+/// The part of a donor's recipe that names its sources.
 #[derive(Debug, Deserialize)]
 pub struct Recipe {
     /// The donor's name.
@@ -29,14 +30,14 @@ pub struct Recipe {
     pub version: Option<String>,
     /// The SPDX expression of its licence.
     pub license: String,
-    /// Where its sources come from. `None` if they are in this checkout.
+    /// The origin of its sources. `None` if they are in this checkout.
     pub upstream: Option<Upstream>,
 }
 
 /// The source of a donor.
 #[derive(Debug, Deserialize)]
 pub struct Upstream {
-    /// The package that brings it.
+    /// The package that contains it.
     pub package: String,
     /// The archive, if it is a package of Debian. `None`: it is one of crates.io.
     pub debian: Option<Debian>,
@@ -70,8 +71,8 @@ pub fn are_there() -> Result<bool> {
     Ok(missing()?.is_empty())
 }
 
-/// Returns the archives of which a folder, or a member that the recipe names, is missing: the folder may be of an older
-/// recipe.
+/// Returns the archives with a missing folder, or with a missing member that the recipe names: the folder may be of an
+/// older recipe.
 fn missing() -> Result<Vec<(String, Debian)>> {
     let upstreams = recipes(&workspace::root())?.into_iter().filter_map(|recipe| recipe.upstream);
     let archives = upstreams.filter_map(|upstream| Some((upstream.package, upstream.debian?)));
@@ -85,7 +86,7 @@ fn missing() -> Result<Vec<(String, Debian)>> {
 /// Fetches the donors' sources that cargo does not fetch, unless they exist.
 ///
 /// # Errors
-/// When one cannot be fetched, or has another checksum.
+/// When one cannot be fetched, or has a different checksum.
 pub fn install() -> Result<()> {
     for (package, debian) in missing()? {
         let destination = debian.folder(&package);
@@ -114,7 +115,7 @@ pub fn locked(checkout: &Path) -> Result<Vec<Locked>> {
 /// Returns the recipes of the donors in `checkout`, by name.
 ///
 /// # Errors
-/// When one cannot be read, or there is none.
+/// When one cannot be read, or no recipe exists.
 pub fn recipes(checkout: &Path) -> Result<Vec<Recipe>> {
     let folder = checkout.join("crates/donors");
     let mut recipes: Vec<Recipe> = Vec::new();

@@ -38,7 +38,7 @@ fn fill(folder: &Path) -> Result<()> {
     Ok(fs::write(folder.join("complete"), PACKAGES.join("\n"))?)
 }
 
-/// Lets everybody read all files, so that the user who unpacked them can.
+/// Makes all files readable for all users, and so for the one who unpacked them.
 pub(crate) fn readable(folder: &Path) -> Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;

@@ -1,5 +1,5 @@
-//! Everything that building and testing needs beside cargo, a C compiler and Python's pip, in one table: what it is,
-//! how much is fetched, by what it is checked, and what needs it. Whatever a selection does not need is not fetched.
+//! Everything that building and testing needs beside cargo, a C compiler and Python's pip, in one table, with sizes,
+//! checks and users. Tools that a selection of tests does not need are not fetched.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,18 +18,18 @@ use crate::{
 pub struct Tool {
     /// Its name, as in `cargo xtask setup NAME`.
     pub name: &'static str,
-    /// What it is.
+    /// A description.
     pub about: &'static str,
     /// The size of what is fetched, in MB.
     pub megabytes: u32,
-    /// By what it is checked.
+    /// The kind of check.
     pub checked: Checked,
-    /// What needs it: crates of the workspace, with whatever depends on them; test programs; groups of slow tests.
+    /// Its users: crates of the workspace, with whatever depends on them; test programs; groups of slow tests.
     pub needed_by: &'static [&'static str],
     source: Source,
 }
 
-/// How a download is checked.
+/// The check of a download.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Checked {
     /// By a SHA-256 in this repository.
@@ -43,16 +43,16 @@ pub enum Checked {
 #[derive(Clone, Copy)]
 enum Source {
     Debian(Item),
-    /// A function that fetches what does not exist.
+    /// A function that fetches missing files.
     Other(fn() -> Result<()>),
-    /// A function that makes what does not exist with zig.
+    /// A function that makes missing files with zig.
     Zig(fn(&zigcc::Zig) -> Result<()>),
 }
 
 use Checked::{Debian, Made, Sha256};
 use Source::{Other, Zig};
 
-/// All tools. One that needs others comes after them.
+/// All tools. A tool that needs others comes after them.
 pub const TOOLS: &[Tool] = &[
     tool("zig", "the compiler of donors, programs and cases", 90, Sha256, &["zigcc"], Zig(|_| Ok(()))),
     tool("lld", "zig's lld, under the name that compilers call", 0, Made, &["fixtures"], Zig(zig::install_lld)),
@@ -125,7 +125,7 @@ const fn tool(
     Tool { name, about, megabytes, checked, needed_by, source }
 }
 
-/// Fetches or makes what `needs` of the table, unless it exists, and reports that on stderr. `needs` are words of
+/// Fetches or makes the tools of `needs`, unless they exist, and reports each on stderr. `needs` are words of
 /// [`Tool::needed_by`]. Several processes may do this at once, and each may be killed at any time: a file that is in
 /// place is complete.
 ///
@@ -135,10 +135,10 @@ pub fn prepare(needs: &BTreeSet<String>) -> Result<()> {
     install(TOOLS.iter().filter(|tool| tool.needed_by.iter().any(|by| needs.contains(*by))))
 }
 
-/// Fetches or makes the tools of these names, and what they are made with.
+/// Fetches or makes the tools of these names, and the tools that they are made with.
 ///
 /// # Errors
-/// As [`prepare`]; also if there is none of a name.
+/// As [`prepare`]; also if a name is unknown.
 pub fn prepare_named(names: &[&str]) -> Result<()> {
     if let Some(unknown) = names.iter().find(|name| !TOOLS.iter().any(|tool| tool.name == **name)) {
         bail!("there is no tool `{unknown}`\nhelp: `cargo xtask setup` lists them");
@@ -151,7 +151,7 @@ fn install<'a>(chosen: impl Iterator<Item = &'a Tool>) -> Result<()> {
     fs::create_dir_all(&tools).with_context(|| format!("cannot make `{}`", tools.display()))?;
     let _lock = folder::lock(&tools.join(".setup.lock"))?;
     let chosen: Vec<&Tool> = chosen.collect();
-    // All of Debian's at once, since their lists are fetched once; meanwhile the others, from other registries.
+    // All packages of Debian together, since their lists are fetched once; meanwhile the tools from other registries.
     let items = chosen.iter().filter_map(|tool| match tool.source {
         Source::Debian(item) => Some(item),
         _ => None,

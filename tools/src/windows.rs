@@ -9,7 +9,7 @@ use fixtures::windows::{self, PACKAGES};
 use crate::debian::Apt;
 use crate::folder;
 
-/// Fetches them unless they are there, 170 MB.
+/// Fetches them, 170 MB, unless they exist.
 ///
 /// # Errors
 /// When a package cannot be fetched.

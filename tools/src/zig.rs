@@ -1,4 +1,4 @@
-//! zig from its Python wheel, and what comes with it: lld, and a musl for each architecture.
+//! zig from its Python wheel, with its lld and its musl for each architecture.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -1,9 +1,9 @@
-//! The budget of the default tier: how much processor time each test program may take. The tier ends red when all
-//! together took more.
+//! The budget of the default tier: the processor time that each test program may take. The tier fails when all together
+//! took more.
 //!
-//! Processor time, not the clock: what runs beside the tests does not count. A slower or a shared processor does, so a
-//! piece of fixed work is timed between the jobs, and the budget grows by what that took more than on the machine that
-//! the figures are of.
+//! Processor time, not the clock: other work of the machine does not count. A slower or a shared processor does, so a
+//! piece of fixed work is timed between the jobs, and the budget grows in proportion to its time on the machine of the
+//! figures.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -19,10 +19,10 @@ use crate::programs::Program;
 /// The figures.
 const FIGURES: &str = include_str!("../budget.toml");
 
-/// The processor time of [`work`] on the machine that the figures are of, in seconds, beside tests.
+/// The processor time of [`work`] on the machine of the figures, in seconds, beside tests.
 const WORK_SECONDS: f64 = 0.017;
 
-/// The slowest machine that the budget makes allowance for. Without a limit, noise would do away with the budget.
+/// The greatest slowness that the budget allows for. Without a limit, noise would make the budget useless.
 const SLOWEST: f64 = 3.0;
 
 /// How far above the figures the whole tier may be.
@@ -45,12 +45,12 @@ pub(crate) fn allowed(tier: &str, program: &str) -> Option<f64> {
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Times {
     tests: BTreeMap<(String, String), f64>,
-    /// How much slower than that of the figures this machine was, measured before each job.
+    /// The slowness of this machine relative to that of the figures, measured before each job.
     pub(crate) slowness: Vec<f64>,
 }
 
 impl Times {
-    /// Reads those of earlier runs. Without them, jobs are divided worse.
+    /// Reads the times of earlier runs. Without them, jobs are divided worse.
     pub(crate) fn read(folder: &Path) -> Times {
         let text = fs::read_to_string(folder.join("times.tsv")).unwrap_or_default();
         let entry = |line: &str| {
@@ -72,7 +72,7 @@ impl Times {
         fs::write(&path, text).with_context(|| format!("cannot write `{}`", path.display()))
     }
 
-    /// Returns these, with those of a later run in their place.
+    /// Returns these times, replaced by those of a later run where it has some.
     pub(crate) fn merged(mut self, later: &Times) -> Times {
         self.tests.extend(later.tests.clone());
         self
@@ -110,7 +110,8 @@ impl Times {
     }
 
     /// # Errors
-    /// When the programs together took more than they may; the message says which took more than the figures say.
+    /// When the programs together took more than their budget; the message names the programs that exceed their
+    /// figures.
     pub(crate) fn check(&self, programs: &[Program]) -> Result<()> {
         let figures: Figures = toml::from_str(FIGURES).context("budget.toml is malformed")?;
         let factor = median(&self.slowness).clamp(1.0, SLOWEST);
@@ -155,7 +156,7 @@ impl Times {
         Some(rows.iter().map(row).collect::<Vec<_>>().join("\n"))
     }
 
-    /// Writes the figures anew: these, as the machine of the figures would have taken them.
+    /// Writes the figures anew: these times, converted to the machine of the figures.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -172,7 +173,7 @@ impl Times {
     }
 }
 
-/// Returns how much longer than on the machine of the figures a piece of fixed work takes now.
+/// Returns the time of a piece of fixed work now, relative to the machine of the figures.
 pub(crate) fn slowness() -> f64 {
     let own = || {
         let text = fs::read_to_string("/proc/thread-self/schedstat").ok()?;

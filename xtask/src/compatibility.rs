@@ -1,5 +1,5 @@
 //! The matrix of environments, donors and kinds of host, from the cells that the tests of the room `compatibility`
-//! saved; and what calls with arguments at the edge answer (`edges`).
+//! saved; and the answers of calls with arguments at the edge (`edges`).
 
 use std::collections::BTreeMap;
 use std::fs;

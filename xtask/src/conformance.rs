@@ -18,7 +18,7 @@ const TABLE: Table = Table {
     end: "<!-- end of what was made -->",
 };
 
-/// A planned run, as tests/casebook/record.rs writes it.
+/// A planned run, written by tests/casebook/record.rs.
 #[derive(Debug, Clone, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 struct Cell {
     program: String,
@@ -145,7 +145,7 @@ impl Results {
         text
     }
 
-    /// Returns the number of ways that passed and of those that ran, with the numbers of remarks.
+    /// Returns the number of runs that passed, and of all runs, with the numbers of remarks.
     fn entry(&self, due: &[&Cell], remarks: &mut Vec<String>) -> String {
         if due.is_empty() {
             return "–".to_owned();

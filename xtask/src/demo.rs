@@ -217,7 +217,7 @@ fn ratio(ratios: &[f64], itself: bool) -> String {
     }
 }
 
-/// Compares the undone host and its folder with those that were never touched.
+/// Compares the undone host and its folder with untouched ones.
 fn prove_undone(stock: &Path, undone: &Path, grafted: &str) -> Result<()> {
     let (before, after) = (digest(stock)?, digest(undone)?);
     println!("stock    sha256 {before}\ngrafted  sha256 {grafted}\nundone   sha256 {after}");

@@ -1,5 +1,5 @@
-//! The answers of malloc's family to arguments at the edge, with musl, glibc and each donor: `edges.tsv` keeps what the
-//! room `compatibility` of the casebook has asked, and `docs/compatibility.md` has the table.
+//! The answers of malloc's family to arguments at the edge, with musl, glibc and each donor: `edges.tsv` keeps the
+//! answers from the room `compatibility` of the casebook, and `docs/compatibility.md` has the table.
 //!
 //! A line is a kind of host (`archive` is musl's, `merged` glibc's), `stock` or a donor, the call, and its answer.
 
@@ -12,7 +12,7 @@ use tools::workspace;
 
 use xtask::page::Table;
 
-/// The answers that are kept, from the workspace's root.
+/// The file of the kept answers, from the workspace's root.
 const KEPT: &str = "tests/compatibility/edges.tsv";
 
 const PAGE: Table = Table {
@@ -23,7 +23,7 @@ const PAGE: Table = Table {
 
 const STOCK: &str = "stock";
 
-/// The kinds of host, with the titles of stock's and of the grafts' columns.
+/// The kinds of host, with the titles of the columns for stock and for grafts.
 const FORMS: [(&str, &str, &str); 2] =
     [("archive", "musl", "donors, for musl"), ("merged", "glibc", "donors, for glibc")];
 
@@ -44,7 +44,7 @@ fn kept() -> Result<Arms> {
     arms(&fs::read_to_string(workspace::root().join(KEPT)).with_context(|| format!("cannot read `{KEPT}`"))?)
 }
 
-/// Returns the table of the answers that are kept.
+/// Returns the table of the kept answers.
 ///
 /// # Errors
 /// When they cannot be read.
@@ -52,7 +52,7 @@ pub(crate) fn current() -> Result<String> {
     Ok(table(&kept()?))
 }
 
-/// Replaces what is kept by what the last tests have asked, allocator by allocator, and writes the table into the page.
+/// Replaces kept answers by those of the last tests, allocator by allocator, and writes the table into the page.
 ///
 /// # Errors
 /// When a file cannot be read or written.
@@ -72,7 +72,7 @@ pub(crate) fn write() -> Result<()> {
     PAGE.write(&table(&all))
 }
 
-/// Returns the calls in the order of the program that asks. Each allocator leaves out what its host has not.
+/// Returns the calls in the order of the program that asks. Each allocator leaves out the calls that its host lacks.
 fn calls(arms: &Arms) -> Vec<&str> {
     let mut calls: Vec<&str> = Vec::new();
     for answers in arms.values() {
@@ -113,7 +113,7 @@ fn table(arms: &Arms) -> String {
     text
 }
 
-/// Returns the donors' cell: what all answer, or each answer with its donors.
+/// Returns the donors' cell: the common answer, or each answer with its donors.
 fn cell<'a>(stock: Option<&str>, donors: &[&'a str], answer: &dyn Fn(&str) -> Option<&'a str>) -> String {
     let shown = |found: Option<&str>| match found {
         found if found == stock => "same".to_owned(),

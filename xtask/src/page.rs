@@ -1,5 +1,5 @@
-//! Tables in the docs that commands write: the text between two lines of a page. The two lines stay. And the figures
-//! that they are made from.
+//! Tables in the docs that commands write: the text between two lines of a page, which stay. Also the figures that the
+//! tables are made from.
 
 use std::fs;
 
@@ -8,13 +8,13 @@ use serde::de::DeserializeOwned;
 
 use tools::workspace;
 
-/// What stands in place of tables whose figures have not been measured.
+/// The text in place of tables whose figures have not been measured.
 const NO_FIGURES: &str = "No figures are kept yet.";
 
 /// Returns the figures that a file of the workspace keeps; `None` if there is no such file.
 ///
 /// # Errors
-/// When it cannot be read, or holds something else.
+/// When it cannot be read, or has a different form.
 pub fn figures<T: DeserializeOwned>(kept: &str) -> Result<Option<T>> {
     let path = workspace::root().join(kept);
     if !path.is_file() {
@@ -36,7 +36,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Writes the table into the page, and says so.
+    /// Writes the table into the page, and prints the page's name.
     ///
     /// # Errors
     /// When the page cannot be read or written, or lacks one of the two lines.
@@ -70,14 +70,14 @@ impl Table {
 pub struct KeptTable<T> {
     /// The path of the file of figures, from the workspace's root.
     pub figures: &'static str,
-    /// Where the table stands.
+    /// The place of the table.
     pub place: Table,
     /// Makes the table of the figures.
     pub text: fn(&T) -> String,
 }
 
 impl<T: DeserializeOwned> KeptTable<T> {
-    /// Puts the table of the kept figures into its page; without figures, that there are none.
+    /// Puts the table of the kept figures into its page; without figures, a line that says so.
     ///
     /// # Errors
     /// When the figures cannot be read, or the page cannot be written.
@@ -88,7 +88,8 @@ impl<T: DeserializeOwned> KeptTable<T> {
     /// Checks that the page has the table of the kept figures.
     ///
     /// # Errors
-    /// When it has another, when the figures or the page cannot be read, or the page has no place for the table.
+    /// When it has a different table, when the figures or the page cannot be read, or the page has no place for the
+    /// table.
     pub fn check(&self) -> Result<()> {
         let page = self.place.page;
         let text = fs::read_to_string(workspace::root().join(page)).with_context(|| format!("cannot read `{page}`"))?;

@@ -1,4 +1,4 @@
-//! A part of the slow tests: CI runs another one for each landing, and ten together are all but the longest.
+//! A part of the slow tests: CI runs a different part for each landing, and ten parts are all tests but the longest.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -9,10 +9,10 @@ use tools::groups::{Group, PARTS};
 
 use crate::programs::{Program, Test};
 
-/// The commits that are taken for the change: those of the hours before the newest one.
+/// Commits of this many hours before the newest one count as the change.
 const HOURS: u64 = 6;
 
-/// The part, and the words of what the newest commits have touched.
+/// The part, and the words in the paths that the newest commits have touched.
 pub(crate) struct Part {
     number: u64,
     touched: BTreeSet<String>,
@@ -22,7 +22,7 @@ impl Part {
     /// Returns the part of the newest commit: the number of commits decides.
     ///
     /// # Errors
-    /// When git does not say.
+    /// When git fails.
     pub(crate) fn of_head() -> Result<u64> {
         let count = command::output(&mut command::git(&["rev-list", "--count", "HEAD"]))?;
         Ok(count.trim().parse::<u64>().context("git printed no number of commits")? % PARTS)
@@ -40,7 +40,7 @@ impl Part {
         Ok(Part { number, touched: words(&files) })
     }
 
-    /// Returns the tests of the part, those that the change has touched first.
+    /// Returns the tests of the part. Tests that the change has touched come first.
     pub(crate) fn of(&self, mut programs: Vec<Program>) -> Vec<Program> {
         for program in &mut programs {
             program.tests.retain(|test| self.has(test));
@@ -61,7 +61,7 @@ impl Part {
         words(&format!("{program}\n{}", test.name.replace("::", "/"))).iter().any(|word| self.touched.contains(word))
     }
 
-    /// Returns what the part has, by group.
+    /// Returns a description of the part's tests, by group.
     pub(crate) fn described(&self, programs: &[Program]) -> String {
         let tests = || programs.iter().flat_map(|program| program.tests.iter().map(move |test| (program, test)));
         let touched = tests().filter(|(program, test)| self.touches(&program.name, test)).count();

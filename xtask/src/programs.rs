@@ -1,4 +1,4 @@
-//! Test programs: how they are built, and which tests they have.
+//! Builds test programs, and lists their tests.
 
 use std::collections::HashSet;
 use std::fs;
@@ -21,8 +21,8 @@ pub(crate) struct Program {
     pub(crate) folder: PathBuf,
     /// The selected tests.
     pub(crate) tests: Vec<Test>,
-    /// Whether it is one of ours, which take the names of tests from a file (`fixtures::trials`); else it is Rust's
-    /// own, which takes them as arguments.
+    /// Whether it has our own harness, which reads the names of tests from a file (`fixtures::trials`). Rust's harness
+    /// takes them as arguments.
     pub(crate) is_ours: bool,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Test {
     pub(crate) group: Option<String>,
 }
 
-/// Builds the test programs of `selection`, and lists their tests; with `slow`, those marked `#[ignore]` only. Programs
+/// Builds the test programs of `selection`, and lists their tests; with `slow`, only those marked `#[ignore]`. Programs
 /// without a selected test are left out.
 ///
 /// # Errors
@@ -98,7 +98,7 @@ impl Program {
 
     fn list(&mut self, slow: bool) -> Result<()> {
         let ignored = command::output(self.command().args(["--list", "--ignored"]))?;
-        // Rust's own closes with the number of tests and benchmarks.
+        // Rust's harness ends its list with the numbers of tests and benchmarks.
         self.is_ours = !ignored.lines().any(|line| line.ends_with(" benchmarks"));
         self.tests = ignored.lines().filter_map(listed).collect();
         if !slow {
@@ -110,8 +110,8 @@ impl Program {
         Ok(())
     }
 
-    /// Has Rust's own test programs say why their tests are ignored: they do so where these are to be run without
-    /// `--ignored`.
+    /// Gets the reasons why tests are ignored from programs with Rust's harness: they print them when asked to run
+    /// these tests without `--ignored`.
     fn ask_groups(&mut self) -> Result<()> {
         if self.is_ours || self.tests.is_empty() {
             return self.check_groups();

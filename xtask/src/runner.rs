@@ -1,8 +1,8 @@
 //! Runs test programs side by side, and measures the processor time of each test.
 //!
-//! A program runs its tests one after another, and several programs run at once. So whatever a program and the
-//! processes that it has started use between two lines of its output is the time of one test. Programs with many tests
-//! are run in several jobs, so that no processor is idle at the end.
+//! A program runs its tests in sequence, and several programs run at once. So the processor time that a program and its
+//! children use between two lines of its output is the time of one test. Programs with many tests are run in several
+//! jobs, so that no processor is idle at the end.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -18,10 +18,10 @@ use crate::budget::{self, Times};
 use crate::programs::{self, Program, Test};
 use crate::selection::Selection;
 
-/// The time between two looks at a program. The kernel counts processor time in hundredths of a second.
+/// The time between two reads of a program's state. The kernel counts processor time in hundredths of a second.
 const LOOK: Duration = Duration::from_millis(30);
 
-/// A job should take no longer than this by the times of the last run, in processor seconds.
+/// The limit for a job by the times of the last run, in processor seconds.
 const JOB: f64 = 40.0;
 
 /// Tests of a program that run together.
@@ -30,7 +30,7 @@ struct Job<'p> {
     tests: Vec<Test>,
     /// Its number, for the names of its files.
     number: usize,
-    /// The processor time that it took the last time.
+    /// The processor time of its last run.
     seconds: f64,
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn run(programs: &[Program], selection: &Selection, slow: bool) -> Re
     let State { totals, times, failed } = state.into_inner().unwrap_or_default();
     ensure!(totals.passed + totals.failed > 0, "no test was run{}", selection.wanted());
     last.merged(&times).write(&folder)?;
-    // At the end once more: who keeps only the last page of a log has the reason.
+    // Repeated at the end: the last page of a log has the reasons.
     for (name, failures) in &failed {
         println!("\n     Failed {name}\n{failures}");
     }
@@ -108,13 +108,13 @@ pub(crate) fn run(programs: &[Program], selection: &Selection, slow: bool) -> Re
     Ok(times)
 }
 
-/// Divides the tests into jobs. Those that took longest the last time come first, since the last one to run should be
-/// short; programs that never ran come before all.
+/// Divides the tests into jobs. Jobs that took longest in the last run come first, since the last job should be short.
+/// Programs that never ran come before all.
 fn jobs<'p>(programs: &'p [Program], last: &Times, tier: &str) -> Vec<Job<'p>> {
     let mut jobs = Vec::new();
     for program in programs {
         let known = |test: &Test| last.of(&program.name, &test.name);
-        // A program that never ran is as slow as the budget says.
+        // The budget gives the time of a program that never ran.
         let average = budget::allowed(tier, &program.name).map_or(1.0, |all| all / program.tests.len().max(1) as f64);
         let mut job = Job { program, tests: Vec::new(), number: 0, seconds: 0.0 };
         for test in &program.tests {
@@ -168,12 +168,12 @@ impl Job<'_> {
     }
 }
 
-/// What a program prints, line by line as it comes.
+/// Reads a program's output, line by line as it appears.
 struct Reader {
     file: File,
-    /// The beginning of a line that has not ended.
+    /// The beginning of an incomplete line.
     rest: Vec<u8>,
-    /// The test that runs.
+    /// The running test.
     test: Option<String>,
     /// The program's processor time at the last test's end.
     seconds: f64,
@@ -207,7 +207,7 @@ impl Reader {
 /// A line of a test program.
 #[derive(Debug, PartialEq, Eq)]
 enum Line {
-    /// `test NAME ... `, and something that the test has printed.
+    /// `test NAME ... `, and output of the test.
     Begin(String),
     /// `test NAME ... ok`
     Whole(String),
@@ -250,9 +250,8 @@ fn stat(child: &Child) -> Option<Vec<String>> {
     Some(rest.split_whitespace().map(str::to_owned).collect())
 }
 
-/// Returns what a test program says of its failures: all from the line `failures:` on, which follows the list of its
-/// tests, and at most the last 100 lines of it. Without that line, the program ended in the middle, and its last lines
-/// tell where.
+/// Returns a test program's report on its failures, at most its last 100 lines: it begins with the line `failures:`
+/// behind the list of tests. Without that line, the program ended in the middle, and its last lines show where.
 fn failures(output: &str) -> &str {
     const LINES: usize = 100;
     let from = output.find("\nfailures:\n").map_or(0, |at| at + 1);
@@ -322,8 +321,8 @@ mod tests {
         );
     }
 
-    /// A program that works in its first test and not in its second. It waits for the reader before it goes on, so that
-    /// a loaded machine changes nothing.
+    /// A program that works in its first test and idles in its second. It waits for the reader before it goes on, so
+    /// that a loaded machine changes nothing.
     #[test]
     fn processor_time_is_that_of_the_test_before_the_line() {
         let script = "printf 'test one ... '; n=0; while [ $n -lt 300000 ]; do n=$((n + 1)); done; echo ok; \

@@ -47,9 +47,9 @@ pub(crate) struct Selection {
     pub(crate) skipped: Vec<String>,
     /// The other arguments of the test programs.
     pub(crate) flags: Vec<String>,
-    /// What the selected programs need, in the words of the table of tools.
+    /// The needs of the selected programs, in the words of the table of tools.
     pub(crate) needs: BTreeSet<String>,
-    /// Whether it is the whole tier.
+    /// Whether the whole tier is selected.
     pub(crate) is_whole: bool,
 }
 
@@ -90,8 +90,8 @@ impl Package {
 
 impl Selection {
     /// Parses `NAME [FILTER]..` or cargo's own arguments. NAME is a package of the workspace, one of its test programs,
-    /// or the first part of the names of tests in `casebook`; then only that is built. Or it is a group of slow tests:
-    /// those of any package. Without such a NAME, the whole workspace is built.
+    /// or the first part of the names of tests in `casebook`; then only that is built. Or it is a group of slow tests,
+    /// of any package. Without such a NAME, the whole workspace is built.
     ///
     /// # Errors
     /// When cargo cannot list the packages.
@@ -151,7 +151,7 @@ impl Selection {
 }
 
 impl Selection {
-    /// Takes the name of a group as a part of tests' names, where there are no slow tests.
+    /// Takes the name of a group as a part of tests' names: the default tier has no groups.
     pub(crate) fn without_group(&mut self) {
         self.filters.extend(self.group.take());
     }
@@ -169,7 +169,7 @@ impl Selection {
             && !self.skipped.iter().any(has)
     }
 
-    /// What a test's name has to have, as the end of a message; empty if any will do.
+    /// The required parts of a test's name, as the end of a message; empty if any name will do.
     pub(crate) fn wanted(&self) -> String {
         match self.filters.join("` or `") {
             filters if filters.is_empty() => String::new(),
@@ -281,9 +281,9 @@ mod tests {
         assert_eq!(words("cases late"), ["--package casebook --test casebook", "cases/ late", ""]);
         assert_eq!(words("hosts undo -- --nocapture"), ["--package allograft-hosts", "undo", "--nocapture"]);
         assert_eq!(words("--release hosts"), ["--release --package allograft-hosts", "", ""]);
-        // A name that is none of these is a filter for all.
+        // Any other name is a filter for all packages.
         assert_eq!(words("undo"), ["--workspace", "undo", ""]);
-        // Arguments of cargo's.
+        // Cargo's own arguments.
         assert_eq!(words("--test cli -- --skip a b"), ["--workspace --test cli", "b", ""]);
         assert_eq!(words("-p hosts api"), ["-p hosts", "api", ""]);
         // A group of slow tests, and parts of their names. A program's or a room's name comes first.

@@ -32,7 +32,7 @@ pub fn bare() -> Processes {
 /// Compares the arms of `case` by `plan`.
 ///
 /// # Errors
-/// When an arm cannot be run, or its exit or output differs from the first one's.
+/// When an arm cannot be run, or its exit or output differs from the first arm's.
 pub fn compare(case: &Case, plan: &Plan, executor: &mut dyn Executor) -> Result<Session> {
     let mut tools =
         Tools { executor, clock: &SystemClock::default(), observer: &mut |_: Progress<'_>| {}, interrupted: &|| false };

@@ -14,14 +14,15 @@ use crate::installed;
 const MDBOOK: &str = "0.5.4";
 const FEATURES: [&str; 3] = ["--no-default-features", "--features", "search"];
 
-/// The folder and the page that list the others.
+/// The folder of the pages, and the page that lists them.
 const DOCS: &str = "docs";
 const SUMMARY: &str = "docs/SUMMARY.md";
-/// Files outside of it that the pages link to. Pages of `suite` are found by their ending.
+/// Files outside of the folder that the pages link to. Pages of `suite` are found by their ending.
 const OTHERS: [&str; 4] = ["README.md", "CONTRIBUTING.md", "LICENSE-MIT", "LICENSE-APACHE"];
 const SUITE: &str = "suite";
 
-/// Makes `target/site` out of `docs`, the README and what they link to. The first call builds mdBook (some minutes).
+/// Makes `target/site` from `docs`, the README and the files that they link to. The first call builds mdBook (some
+/// minutes).
 ///
 /// # Errors
 /// When mdBook cannot be built, or refuses a page.
@@ -59,7 +60,7 @@ fn copy(file: &str, pages: &Path) -> Result<()> {
     fs::copy(workspace::root().join(file), &to).map(drop).with_context(|| format!("cannot copy `{file}`"))
 }
 
-/// Copies the files below a folder of the checkout that are wanted.
+/// Copies the wanted files below a folder of the checkout.
 fn copy_below(folder: &str, pages: &Path, wanted: fn(&Path) -> bool) -> Result<()> {
     for entry in fs::read_dir(workspace::root().join(folder))? {
         let entry = entry?;

@@ -1,4 +1,4 @@
-//! The tiers of tests, and what CI runs.
+//! The tiers of tests, and CI's steps.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -12,13 +12,13 @@ use crate::programs::{self, Program};
 use crate::selection::Selection;
 use crate::{conformance, demo, policy, runner, upstream};
 
-/// The number of tests that a run names at its end, if not asked for another.
+/// The number of slow tests that a run names at its end, by default.
 const SLOWEST: usize = 5;
 
-/// What `test` and `test-slow` are asked for, beside tests.
+/// The options of `test` and `test-slow`.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Asked {
-    /// How many of the slowest tests to name.
+    /// The number of slow tests to name.
     slowest: Option<usize>,
     /// Has clippy compile the workspace.
     lint: bool,
@@ -92,7 +92,7 @@ pub(crate) fn slow(arguments: &[String]) -> Result<()> {
     }
     let groups: BTreeSet<&str> = tests(&programs).filter_map(|test| test.group.as_deref()).collect();
     table::prepare(&groups.iter().map(|group| (*group).to_owned()).collect())?;
-    // The tests are the same, whatever the build was made for.
+    // The tests do not depend on the architectures of the build.
     let architectures = arches(&groups);
     if !architectures.is_empty() {
         selection.environment.extend(architectures);
@@ -105,8 +105,8 @@ pub(crate) fn slow(arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Returns the variable with the architectures that the tests of these groups need beside this machine's: none if one
-/// is set already.
+/// Returns the variable with the architectures that the tests of these groups need beside this machine's. Empty if the
+/// variable is set already.
 fn arches(groups: &BTreeSet<&str>) -> Vec<(String, String)> {
     let needed = groups.iter().filter_map(|name| Group::find(name)).flat_map(|group| group.arches);
     let names: BTreeSet<&str> = needed.map(|arch| arch.name()).collect();
@@ -145,7 +145,7 @@ pub(crate) fn ci(arguments: &[String]) -> Result<()> {
         let mut doc = command::cargo(&["doc", "--workspace", "--no-deps", "--locked", "--quiet"]);
         command::run(doc.env("RUSTDOCFLAGS", "-D warnings"))
     })?;
-    // With the compiler of `--lint`, whose results are there.
+    // With the compiler of `--lint`, whose results are reused.
     step("demo", || demo::quick(&policy::clippy()))?;
     let part = Part::of_head()?;
     step("test-slow", || slow(&["--lint".to_owned(), "--part".to_owned(), part.to_string()]))
@@ -159,7 +159,7 @@ fn step(name: &str, run: impl FnOnce() -> Result<()>) -> Result<()> {
     Ok(())
 }
 
-/// `cargo xtask setup [NAME..]`: fetches the tools of these names; lists all without one.
+/// `cargo xtask setup [NAME..]`: fetches the tools of these names; lists all tools without a name.
 pub(crate) fn setup(arguments: &[String]) -> Result<()> {
     match arguments {
         [] => {

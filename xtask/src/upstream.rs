@@ -1,9 +1,9 @@
-//! `cargo xtask upstream`: the releases that donors are made of and that tests use, beside the newest that registries
-//! have.
+//! `cargo xtask upstream`: compares the releases that donors are made of and that tests use with the newest in
+//! registries.
 //!
-//! A project may have its newest release in another registry, or in another package, than the one that a donor is
-//! built from. So `upstreams.toml` lists all that are known. It also notes releases that no registry has. A newer
-//! release is news, and a registry that does not answer is a warning; neither is an error.
+//! A project may have its newest release in a different registry or package than the one that a donor is built from. So
+//! `upstreams.toml` lists all known packages. It also notes releases that no registry has. A newer release is news, and
+//! a registry that does not answer is a warning; neither is an error.
 
 use anyhow::{Context, Result, bail, ensure};
 use fixtures::{musls, toolchains};
@@ -22,7 +22,7 @@ struct Projects {
     project: Vec<Project>,
 }
 
-/// A project, and where its releases are.
+/// A project, and the packages with its releases.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Project {
@@ -30,7 +30,7 @@ struct Project {
     /// The donors that are made of it. A project without any is a compiler or a libc of tests.
     #[serde(default)]
     donors: Vec<String>,
-    /// The first part of the versions that count.
+    /// The beginning of the versions that count.
     #[serde(default)]
     line: String,
     #[serde(default)]
@@ -47,13 +47,13 @@ struct Project {
 #[serde(deny_unknown_fields)]
 struct Package {
     name: String,
-    /// The release of the package that was looked at.
+    /// The release of the package that was checked last.
     version: String,
     /// The version of the sources in it.
     brings: String,
 }
 
-/// The newest release that was noted.
+/// The newest noted release.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Noted {
@@ -69,7 +69,7 @@ struct Release {
     origin: String,
 }
 
-/// What is known of a project.
+/// The findings on a project.
 #[derive(Debug)]
 struct Finding {
     name: String,
@@ -77,7 +77,7 @@ struct Finding {
     ours: String,
     /// The newest release that is newer than ours.
     newer: Option<Release>,
-    /// Newer releases of packages that have not been looked at.
+    /// Newer releases of packages that have not been checked.
     unseen: Vec<String>,
 }
 
@@ -104,8 +104,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Prints one warning on stderr if anything is newer or unknown. CI must not fail because another project has made a
-/// release.
+/// Prints one warning on stderr if anything is newer or unknown. CI must not fail because of a project's new release.
 pub(crate) fn warn() {
     let known = findings();
     let news: Vec<String> = match &known {
@@ -125,13 +124,13 @@ impl Finding {
     }
 }
 
-/// Asks the registries. Returns what is known of each project, and which questions had no answer.
+/// Asks the registries. Returns the findings on each project, and the questions without an answer.
 fn findings() -> Result<(Vec<Finding>, Vec<String>)> {
     let recipes = sources::recipes(&workspace::root())?;
     let mut warnings = Vec::new();
     let scratch = folder::Scratch::beside(&fixtures::tools().join("apt-upstream"), "state")?;
     let debian = Apt::of_release(&scratch.0, DEBIAN).and_then(|apt| {
-        // Sources of the machine that are not Debian's may be unreachable. What counts is whether a package is known.
+        // Sources of the machine that are not Debian's may be unreachable. The test is whether a package is known.
         let updated = apt.update();
         apt.version("libc6").or_else(|error| updated.and(Err(error)))?;
         Ok(apt)
@@ -205,7 +204,7 @@ impl Project {
 /// Returns the newest of the releases of a line.
 fn newest<'r>(releases: &'r [Release], line: &str) -> Option<&'r Release> {
     let of_line = releases.iter().filter(|release| release.version.starts_with(line));
-    // Of equals the first: a package comes before a note.
+    // The first of equal ones: a package comes before a note.
     of_line.rev().max_by_key(|release| order(&release.version))
 }
 
@@ -215,15 +214,15 @@ fn order(version: &str) -> Vec<u64> {
     numbers.split('.').filter_map(|number| number.parse().ok()).collect()
 }
 
-/// Says that a release of a package has not been looked at, if it is newer than the one that has.
+/// Returns the warning that a release of a package has not been checked, if it is newer than the checked one.
 fn unseen_release(package: &Package, newest: &str) -> Option<String> {
     let Package { name, version, brings } = package;
     (order(newest) > order(version))
         .then(|| format!("crate `{name}` {newest} is not looked at; {version} has {brings}"))
 }
 
-/// Returns the newest version of a package of crates.io. cargo is asked outside the workspace, where it knows no locked
-/// version, and prefers one that the compiler in use can build unless told otherwise.
+/// Returns the newest version of a package of crates.io. Runs cargo outside the workspace, where it knows no locked
+/// version. By default it would prefer a version that the compiler in use can build.
 fn newest_crate(package: &str) -> Result<String> {
     let mut info = command::cargo(&["info", "--quiet", package]);
     info.env("CARGO_RESOLVER_INCOMPATIBLE_RUST_VERSIONS", "allow");
@@ -231,7 +230,7 @@ fn newest_crate(package: &str) -> Result<String> {
     crate_version(&said).with_context(|| format!("cargo names no version of `{package}`"))
 }
 
-/// Returns the newest version that `cargo info` names. It may show an older one, with the newest behind `latest`.
+/// Returns the newest version that `cargo info` names. It may show an older version, with the newest behind `latest`.
 fn crate_version(said: &str) -> Option<String> {
     let line = said.lines().find_map(|line| line.strip_prefix("version: "))?;
     let version = line.split_once("(latest ").map_or(line, |(_, latest)| latest);
@@ -278,7 +277,7 @@ mod tests {
             if upstream.debian.is_some() {
                 continue;
             }
-            // What is locked is what was looked at.
+            // The locked release is the checked one.
             let package = project.crates.iter().find(|package| package.name == upstream.package).expect(&recipe.name);
             let version = &locked.iter().find(|locked| locked.name == package.name).unwrap().version;
             assert_eq!(order(version), order(&package.version), "{}", package.name);

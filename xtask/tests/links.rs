@@ -1,5 +1,5 @@
-//! Links between pages lead somewhere: to a file that exists, and to a heading of the page. The site has every page.
-//! Guides begin with what the reader types.
+//! Test: links between pages have targets: an existing file, and a heading of the page. The site has every page. Guides
+//! begin with what the reader types.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 use tools::workspace::root;
 
-/// What one page holds.
+/// The contents of one page.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Page {
     /// Targets of links and images.
@@ -89,7 +89,8 @@ fn pages() -> BTreeMap<PathBuf, Page> {
     pages
 }
 
-/// Returns the path from the root, and the anchor, to which a link on `page` leads. `None` if it leads to another site.
+/// Returns the target of a link on `page`: the path from the root, and the anchor. `None` for a link to a different
+/// site.
 fn target(page: &Path, link: &str) -> Option<(PathBuf, Option<String>)> {
     if link.contains("://") || link.starts_with("mailto:") {
         return None;
@@ -199,7 +200,7 @@ fn broken_links_are_found() {
     assert_eq!(target(&path, "https://example.com"), None);
     let pages = BTreeMap::from([(path.clone(), page)]);
     assert!(fault(&pages, &path, "no.svg").is_some());
-    // This page is not in the checkout, but the one that it stands for is.
+    // This page is not in the checkout, but the one that it replaces is.
     let bench = PathBuf::from("docs/bench.md");
     let pages = BTreeMap::from([(bench.clone(), read("docs/bench.md"))]);
     assert_eq!(fault(&pages, &bench, "#the-suite"), None);

@@ -27,7 +27,7 @@ fn manifest(folder: &str) -> Table {
     page(&format!("{folder}/Cargo.toml")).parse().unwrap_or_else(|error| panic!("{folder}: {error}"))
 }
 
-/// Returns the folders of the workspace's members, by the names that our sources have for them.
+/// Returns the folders of the workspace's members, by the names of the crates in sources.
 fn members() -> BTreeMap<String, String> {
     let folders = manifest(".")["workspace"]["members"].as_array().unwrap().clone();
     let named = folders.iter().map(|folder| {
@@ -57,7 +57,7 @@ fn every_file_on_a_map_is_there() {
             // Build results may exist or not.
             let is_source = rooms.contains(first) && first != "target";
             let is_path = path.contains('/') && is_source && !path.contains([' ', '*', '<']);
-            // A file that the page has its reader write does not exist yet.
+            // A file that the reader writes does not exist yet.
             if is_path && !text.contains(&format!("<!-- file: {path} -->")) {
                 assert!(root().join(path).exists(), "{map} names `{path}`, which is not there");
                 found += 1;
@@ -100,7 +100,7 @@ fn the_contributors_page_knows_every_folder_of_a_crate() {
     }
 }
 
-/// The slow tier builds the result of the patches; this test shows at once that a page no longer fits the code.
+/// The slow tier builds the result of the patches; this test shows early that a page no longer fits the code.
 #[test]
 fn every_patch_on_a_page_applies() {
     let folder = tempfile::tempdir().unwrap();
@@ -111,7 +111,7 @@ fn every_patch_on_a_page_applies() {
         let file = folder.path().join("patch");
         fs::write(&file, format!("{patch}\n")).unwrap();
         let mut command = Command::new("patch");
-        // Exactly: a patch that fits with other lines around it may be wrong there.
+        // Exactly: a patch that fits between different lines may be wrong there.
         command.args(["--dry-run", "--force", "--fuzz=0", "-p1", "-d"]).arg(root()).arg("-i").arg(&file);
         let Ok(output) = command.output() else {
             eprintln!("skipped: there is no `patch` here");

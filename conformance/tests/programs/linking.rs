@@ -19,7 +19,7 @@ pub(crate) struct Host {
     pub(crate) arch: Arch,
     /// `-no-pie` or `-static-pie`, the C compiler's options.
     pub(crate) form: &'static str,
-    /// The start objects. If there are none, the crate's own is used.
+    /// The start objects. If it is empty, the crate's own start object is used.
     pub(crate) before: Vec<PathBuf>,
     /// The `libc.a`.
     pub(crate) libc: PathBuf,

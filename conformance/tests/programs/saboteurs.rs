@@ -13,7 +13,7 @@ use crate::linking::Host;
 /// The time in seconds after which a forked child counts as hanging, if a hang is the fault to find. Each such saboteur
 /// takes this long. A child that is only slow counts as hanging, too.
 const SHORT_PATIENCE: &str = "2";
-/// The time in seconds if another fault is to be found. It is long, because a child that is merely slow on a loaded
+/// The time in seconds if a different fault is to be found. It is long, because a child that is merely slow on a loaded
 /// machine would hide that fault.
 const LONG_PATIENCE: &str = "120";
 

@@ -1,6 +1,5 @@
-//! The parts of a CycloneDX 1.6 document (ECMA-424, <https://cyclonedx.org/docs/1.6/json/>) that our bills have: those
-//! of inspected files, and those of a release. The crate `cyclonedx-bom` stops at 1.5, which has no
-//! `evidence.identity` list.
+//! The parts of a CycloneDX 1.6 document (ECMA-424, <https://cyclonedx.org/docs/1.6/json/>) that our bills use, for
+//! inspected files and for a release. The crate `cyclonedx-bom` stops at 1.5, which has no `evidence.identity` list.
 
 #![forbid(unsafe_code)]
 
@@ -31,7 +30,7 @@ pub struct Bill {
     compositions: Vec<Composition>,
 }
 
-/// About the document itself. Without a time of its own: two runs give the same bytes.
+/// About the document itself. Inspections have no time, so that two runs give the same bytes.
 #[derive(Debug, Serialize)]
 struct Metadata {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,7 +45,7 @@ struct Metadata {
 /// The subject of a bill.
 #[derive(Debug)]
 pub enum Subject {
-    /// Files that were looked at, by the program of this component.
+    /// Inspected files, by the program of this component.
     Inspected {
         /// The program.
         by: Component,
@@ -55,7 +54,7 @@ pub enum Subject {
     Built {
         /// The program.
         component: Component,
-        /// When it was released, as RFC 3339 has it.
+        /// The time of its release, as in RFC 3339.
         released: String,
     },
 }
@@ -79,7 +78,7 @@ pub struct Component {
     /// The name by which other parts of the document refer to it.
     #[serde(rename = "bom-ref")]
     pub reference: String,
-    /// Who makes it.
+    /// Its maker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub supplier: Option<Supplier>,
     /// Its name.
@@ -87,7 +86,7 @@ pub struct Component {
     /// Its version, if that is exactly known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// What it is.
+    /// A description.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<&'static str>,
     /// Its checksums.
@@ -105,17 +104,17 @@ pub struct Component {
     /// Properties without a field in the specification.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub properties: Vec<Property>,
-    /// How it was found.
+    /// The evidence for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evidence: Option<Proof>,
 }
 
-/// Who makes a component.
+/// The maker of a component.
 #[derive(Debug, Serialize)]
 pub struct Supplier {
     /// The name.
     pub name: String,
-    /// Pages of theirs.
+    /// Its pages.
     pub url: Vec<String>,
 }
 
@@ -133,7 +132,7 @@ pub struct Hash {
 pub struct License {
     /// The expression.
     pub expression: String,
-    /// Who says so: `declared` by its makers, or `concluded`.
+    /// `declared` by its makers, or `concluded` by the document's.
     pub acknowledgement: &'static str,
 }
 
@@ -159,16 +158,16 @@ pub struct Property {
     pub value: String,
 }
 
-/// How a component was found.
+/// The evidence for a component.
 #[derive(Debug, Serialize)]
 pub struct Proof {
-    /// How its fields were found out.
+    /// The evidence for its fields.
     pub identity: Vec<Identity>,
-    /// Where it was found.
+    /// The places where it was found.
     pub occurrences: Vec<Occurrence>,
 }
 
-/// How one field of a component was found out.
+/// The evidence for one field of a component.
 #[derive(Debug, Serialize)]
 pub struct Identity {
     /// The field.
@@ -182,14 +181,14 @@ pub struct Identity {
     pub methods: Vec<Method>,
 }
 
-/// A method of finding something out.
+/// A method of identification.
 #[derive(Debug, Serialize)]
 pub struct Method {
     /// Its kind, of the list in the specification.
     pub technique: &'static str,
     /// From 0 to 1.
     pub confidence: f64,
-    /// What was found.
+    /// The finding.
     pub value: String,
 }
 
@@ -198,7 +197,7 @@ pub struct Method {
 pub struct Occurrence {
     /// The file.
     pub location: String,
-    /// What it does there.
+    /// Its use there.
     #[serde(rename = "additionalContext")]
     pub context: String,
 }
@@ -209,12 +208,12 @@ pub struct Dependency {
     /// The component, by its reference.
     #[serde(rename = "ref")]
     pub reference: String,
-    /// Those that it needs, by their references.
+    /// The components that it needs, by their references.
     #[serde(rename = "dependsOn")]
     pub depends_on: BTreeSet<String>,
 }
 
-/// How complete the lists of dependencies are.
+/// The completeness of the lists of dependencies.
 #[derive(Debug, Serialize)]
 pub struct Composition {
     aggregate: &'static str,

@@ -11,7 +11,7 @@ use crate::recipe::{Profile, Recipe};
 /// The source's writer.
 pub(crate) struct Catalogue<'a> {
     pub(crate) foundry: &'a Foundry,
-    /// What this build has. Donors say which architectures they are for in any case.
+    /// The parts of this build. Donors list all their architectures in any case.
     pub(crate) parts: &'a [Part<'a>],
     pub(crate) strings: &'a Recipe,
 }
@@ -114,14 +114,15 @@ impl Items {
         self.add(path, "new(")
     }
 
-    /// Adds a file that was compressed with another one at hand, which has been added. Returns an expression for it.
+    /// Adds a file that was compressed with the help of the file `like`, which has been added before. Returns an
+    /// expression for it.
     fn file_like(&mut self, path: &Path, like: &Path) -> String {
         let other = self.names.iter().position(|name| *name == compressed(like));
         let other = other.expect("the other file comes first");
         self.add(path, &format!("like(&FILE_{other}, "))
     }
 
-    /// Adds an empty file, in the place of one that this build leaves out.
+    /// Adds an empty file in place of one that this build leaves out.
     fn nothing(&mut self) -> String {
         let count = self.names.len();
         self.source += &format!("static FILE_{count}: Compressed = Compressed::new(&[]);\n");

@@ -65,7 +65,7 @@ const COMPILE_SHARED: [&str; 3] = ["-fPIC", "-ftls-model=initial-exec", "-DGRAFT
 /// each access to such a variable calls a function of the runtime.
 const COMPILE_LOADER: [&str; 2] = ["-femulated-tls", "-DGRAFT_LOADER"];
 
-/// What a donor's object is linked into.
+/// The file that a donor's object is linked into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     /// A static program, when it is linked or later.
@@ -75,7 +75,7 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    /// The part of file names that tells the form.
+    /// The part of file names that identifies the form.
     fn suffix(self) -> &'static str {
         match self {
             Form::Program => "",
@@ -203,7 +203,7 @@ impl Foundry {
         let mut line: Vec<OsString> = ["ld.lld", "-shared", "--gc-sections", "--strip-all", "--hash-style=both"]
             .into_iter()
             .chain(["-z", "now", "-z", "relro", "-z", "noexecstack", "-soname", "liballograft.so"])
-            // The note of type 3 must be about this file's malloc, whichever malloc comes first when a program is
+            // The note of type 3 must describe this file's malloc, whichever malloc comes first when a program is
             // loaded.
             .chain(["-Bsymbolic", "-o"])
             .map(OsString::from)
@@ -220,8 +220,8 @@ impl Foundry {
         Ok(())
     }
 
-    /// Compiles, links into one object, removes what the exported symbols do not reach, and makes all other symbols
-    /// local.
+    /// Compiles, links into one object, removes code that the exported symbols do not reach, and makes all other
+    /// symbols local.
     pub(crate) fn cast(&self, recipe: &Recipe, arch: Arch, form: Form) -> Result<(), FoundryError> {
         let source = self.source(recipe)?;
         let scratch = self.out.join(format!("{}-{}{}", recipe.name, arch.name(), form.suffix()));
@@ -252,7 +252,7 @@ impl Foundry {
     }
 
     /// Compiles the object for Windows on x86_64, and makes all symbols local but those of the family and the pointers
-    /// to them. It is compiled whole: no linker makes one COFF object of several.
+    /// to them. It is compiled whole: no linker makes one COFF object from several.
     pub(crate) fn cast_windows(&self, recipe: &Recipe) -> Result<(), FoundryError> {
         let source = self.source(recipe)?;
         let path = self.windows_path(recipe);
@@ -298,8 +298,8 @@ impl Foundry {
         self.link_transplant("transplant.ld", arch, (own, strings), (&units, &[]), path)
     }
 
-    /// Links a donor for the dynamic loader, and string functions if given, with the parts of libc that it needs. The
-    /// objects must have been built before.
+    /// Links a donor for the dynamic loader, and string functions if given, with the parts of libc that the donor
+    /// needs. The objects must have been built before.
     pub(crate) fn cast_loader(
         &self,
         recipe: &Recipe,
@@ -420,7 +420,7 @@ impl Foundry {
         line
     }
 
-    /// Returns the folder of the sources: upstream's, once its version has been checked, or the recipe's own.
+    /// Returns the folder of the sources: upstream's, with a checked version, or the recipe's own.
     pub(crate) fn source(&self, recipe: &Recipe) -> Result<PathBuf, FoundryError> {
         let Some(Upstream { package, debian, source, evidence, .. }) = &recipe.upstream else {
             return Ok(recipe.folder.clone());

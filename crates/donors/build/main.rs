@@ -31,7 +31,7 @@ use zigcc::{Zig, arches};
 const MERGED: [Arch; 2] = [Arch::X86_64, Arch::Aarch64];
 
 /// The environment variable with the names of the allocators to build, with commas between them: a demonstration needs
-/// two of ten. Those that are left out are listed by the program, and refused.
+/// two of ten. The program still lists the others, but refuses them.
 const DONORS: &str = "ALLOGRAFT_DONORS";
 
 fn main() {

@@ -1,5 +1,5 @@
-//! The files that are made together, of one donor for one architecture; or taken from the store, where an earlier build
-//! has put them.
+//! Parts: files that are made together, of one donor for one architecture, or taken from the store, where an earlier
+//! build has put them. A part is the unit of the store and of parallel work.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -39,8 +39,8 @@ pub(crate) enum Product {
 }
 
 impl Product {
-    /// Returns what a donor has for an architecture that it supports. Whatever has string functions follows the same
-    /// without, with which it is compressed.
+    /// Returns the products of a donor for an architecture that it supports. A product with string functions follows
+    /// the one without, with which it is compressed.
     pub(crate) fn all(recipe: &Recipe, strings: &Recipe, arch: Arch) -> Vec<Product> {
         let mut products = vec![Product::Object];
         products.extend(recipe.is_shared(arch).then_some(Product::Library));
@@ -61,7 +61,7 @@ impl Product {
         matches!(self, Product::Blob { strings: true } | Product::Loader { strings: true })
     }
 
-    /// Returns the same product without string functions.
+    /// Returns the product without string functions.
     pub(crate) fn alone(self) -> Product {
         match self {
             Product::Blob { .. } => Product::Blob { strings: false },
@@ -83,7 +83,7 @@ impl Product {
     }
 }
 
-/// A file to embed, and the one that it was compressed with at hand.
+/// A file to embed, and the file that its compressed bytes refer to.
 struct Embedded {
     path: PathBuf,
     like: Option<PathBuf>,
@@ -96,7 +96,7 @@ pub(crate) struct Workshop<'a> {
     embedded: &'a Path,
     foundry: &'a Foundry,
     strings: &'a Recipe,
-    /// What every part is made of.
+    /// The hash of the sources that all parts share.
     key: Key,
     /// The architectures for which the object with the string functions has been compiled.
     compiled: Mutex<BTreeSet<Arch>>,
@@ -227,14 +227,14 @@ impl<'a> Workshop<'a> {
     }
 }
 
-/// Returns what the lock file says of the library that compresses: another version may give other bytes.
+/// Returns the lock file's entry for the compression library: a different version may give different bytes.
 fn compressor(home: &Path) -> Result<String, FoundryError> {
     let path = home.join("../../Cargo.lock");
     let text = fs::read_to_string(&path).map_err(|source| FoundryError::File { path, source })?;
     Ok(text.split("[[package]]").filter(|package| package.contains("\"lzma-rust2\"")).collect())
 }
 
-/// Returns the name of a file's compressed form, which is what the program embeds.
+/// Returns the name of a file's compressed form, which the program embeds.
 pub(crate) fn compressed(path: &Path) -> String {
     format!("{}.lzma", path.file_name().unwrap_or_default().to_string_lossy())
 }

@@ -31,7 +31,8 @@ pub(crate) struct Recipe {
     /// The place of upstream's sources. `None`: they are beside the recipe.
     #[serde(default)]
     pub(crate) upstream: Option<Upstream>,
-    /// The file with the glue, relative to the recipe: `donor.c`, or that of the donor that this one is a variant of.
+    /// The file with the glue, relative to the recipe: `donor.c`, or the glue of the donor that this one is a variant
+    /// of.
     #[serde(default = "own_glue")]
     glue: PathBuf,
     /// Files beside the glue that are compiled separately.
@@ -52,10 +53,10 @@ pub(crate) struct Recipe {
     /// The architectures for which it can be put into a linked executable.
     #[serde(default)]
     transplants: Vec<String>,
-    /// How it is put into the dynamic loader. `None`: it is not.
+    /// The settings for the dynamic loader. `None` if the donor is not put into one.
     #[serde(default)]
     loader: Option<Loader>,
-    /// The symbols that the object may export; of an allocator, the malloc family.
+    /// The symbols that the object may export; for an allocator, the malloc family.
     #[serde(default)]
     pub(crate) exports: Vec<String>,
     /// Sets of options, by name.
@@ -118,9 +119,9 @@ pub(crate) struct Unit {
 pub(crate) enum Role {
     /// Holds the note, the options and the family.
     Donor,
-    /// One of allograft's, compiled separately from the glue, for example in another language.
+    /// One of allograft's own files, compiled separately from the glue, for example in another language.
     Beside,
-    /// One of upstream's, unchanged. `prelude.h` of the donor's folder is included before it.
+    /// One of upstream's files, unchanged. `prelude.h` of the donor's folder is included before it.
     Upstream,
 }
 

@@ -1,7 +1,7 @@
 //! The donors: allocators and string functions, their names, and the objects built from them.
 //!
-//! A donor is a folder of this crate with a recipe and its glue in C. It needs no other registration: `build/` finds
-//! the recipes, builds an object for each architecture, and writes the catalogue below.
+//! A donor is a folder of this crate with a recipe and its glue in C. A new donor needs no other registration: `build/`
+//! finds the recipes, builds an object for each architecture, and writes the catalogue below.
 
 use format::options::{self, OPTIONS_SECTION};
 use format::{Arch, Compressed, DonorKind, DonorOption, Linked, OptionsError};
@@ -44,7 +44,7 @@ pub struct Donor {
     pub profiles: &'static [Profile],
 }
 
-/// A file for each architecture that there is one for; `None` for those that this build was made without.
+/// A file for each architecture that has one; `None` for architectures that this build leaves out.
 type Files = &'static [(Arch, Option<&'static Compressed>)];
 
 fn file(files: Files, arch: Arch) -> Option<&'static [u8]> {
@@ -88,7 +88,7 @@ pub struct LoaderTest {
 }
 
 impl LoaderTest {
-    /// Returns the test for that architecture. `None` if no loader of it is grafted.
+    /// Returns the test for that architecture. `None` if loaders for it are not grafted.
     pub fn of(arch: Arch) -> Option<&'static LoaderTest> {
         LOADER_TESTS.iter().find(|test| test.arch == arch)
     }
@@ -107,7 +107,7 @@ impl LoaderTest {
 static MERGED_TESTS: Files = include!(concat!(env!("OUT_DIR"), "/embedded/merged_tests.rs"));
 
 /// Returns the library that tests a dynamic program of that architecture which a donor was merged into: it is preloaded
-/// into the program, and takes the place of its main. `None` if there are no such programs.
+/// into the program, and replaces its main. `None` if no donor is merged into programs for it.
 pub fn merged_test(arch: Arch) -> Option<&'static [u8]> {
     file(MERGED_TESTS, arch)
 }
@@ -154,7 +154,7 @@ impl Donor {
     }
 
     /// Whether this build has the donor for an architecture that the donor supports. A build of all architectures, as
-    /// in a release, has; the build script (`zigcc::arches`) says which others leave some out.
+    /// in a release, has all donors; `zigcc::arches` describes other builds.
     pub fn is_built_for(&self, arch: Arch) -> bool {
         self.objects.iter().any(|(of, file)| *of == arch && file.is_some())
     }
@@ -180,7 +180,7 @@ impl Donor {
         file(self.loaders, arch)
     }
 
-    /// Returns the same with the string functions.
+    /// Returns the blob for the dynamic loader, with the string functions.
     pub fn loader_with_strings(&self, arch: Arch) -> Option<&'static [u8]> {
         file(self.loaders_with_strings, arch)
     }
@@ -190,7 +190,7 @@ impl Donor {
         has(self.loaders, arch)
     }
 
-    /// Returns the options that it has there in place of its own defaults, and their values.
+    /// Returns the options that differ from the donor's defaults in a loader, and their values.
     pub fn loader_options(&self) -> &'static [(&'static str, i64)] {
         self.loader_options
     }
@@ -215,12 +215,12 @@ impl Donor {
         !self.blobs.is_empty()
     }
 
-    /// Whether there is a shared object for that architecture.
+    /// Whether it has a shared object for that architecture.
     pub fn has_library(&self, arch: Arch) -> bool {
         has(self.libraries, arch)
     }
 
-    /// Returns the shared object for that architecture, if there is one. It can be loaded before libc in programs of
+    /// Returns the shared object for that architecture, if it has one. It can be loaded before libc in programs of
     /// musl, and of glibc where addresses have 64 bits.
     pub fn library(&self, arch: Arch) -> Option<&'static [u8]> {
         file(self.libraries, arch)
@@ -241,12 +241,12 @@ impl Donor {
         self.arches().any(|arch| self.goes_into(kind, arch))
     }
 
-    /// Whether there is an object for Windows on that architecture.
+    /// Whether it has an object for Windows on that architecture.
     pub fn has_windows(&self, arch: Arch) -> bool {
         has(self.windows, arch)
     }
 
-    /// Returns the object for Windows, in COFF, if there is one.
+    /// Returns the object for Windows, in COFF, if it has one.
     pub fn windows(&self, arch: Arch) -> Option<&'static [u8]> {
         file(self.windows, arch)
     }

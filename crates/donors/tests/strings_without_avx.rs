@@ -1,7 +1,7 @@
 //! The string functions must run on a processor without AVX: no AVX instruction may precede the branch on the choice.
 //!
 //! The public functions are compiled for AVX2 and begin with a branch to their base versions, since that costs less
-//! than a jump the other way round. Only a look at the instructions shows whether the compiler keeps this order.
+//! than a jump in the other order. Only the instructions show whether the compiler keeps this order.
 
 use format::Arch;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
@@ -12,7 +12,7 @@ use object::{Object, ObjectSection, ObjectSymbol};
 enum Extent {
     /// All.
     Whole,
-    /// Those before its first conditional branch, which must exist.
+    /// The instructions before its first conditional branch, which must exist.
     BeforeTheChoice,
 }
 
@@ -36,7 +36,7 @@ fn base_paths_hold_no_avx() {
             Extent::BeforeTheChoice => chosen += 1,
         }
     }
-    // Both kinds occur: if names or the way of choosing changed, the test would check nothing.
+    // Both kinds occur: if names or the choice changed, the test would check nothing.
     assert!(base >= 10 && chosen >= 20, "{base} base functions and {chosen} public ones were looked at");
 }
 
@@ -51,7 +51,7 @@ fn check(name: &str, code: &[u8], extent: Extent) {
             !["AVX", "BMI", "FMA", "LZCNT"].iter().any(|newer| feature.starts_with(newer))
         });
         // To a processor without BMI1, tzcnt is bsf with a prefix that means nothing; the results are the same for a
-        // number that is not zero, and compilers use it for such alone.
+        // number that is not zero, and compilers use it only for such numbers.
         assert!(
             plain || instruction.mnemonic() == Mnemonic::Tzcnt,
             "`{name}` at {:#x}: {needs:?} before the choice is looked at",
@@ -59,7 +59,7 @@ fn check(name: &str, code: &[u8], extent: Extent) {
         );
         match instruction.flow_control() {
             FlowControl::ConditionalBranch if extent == Extent::BeforeTheChoice => return,
-            // A tail call of another function, for example by a name that jumps to the choosing one.
+            // A tail call of another function, for example from a second name.
             FlowControl::UnconditionalBranch if extent == Extent::BeforeTheChoice => return,
             _ => {}
         }

@@ -13,7 +13,7 @@ fn pattern(at: usize) -> u8 {
 
 /// memcpy, and with `overlap` memmove.
 pub(crate) fn copies(prover: &mut Prover<'_>, overlap: bool) -> Result<(), Unproven> {
-    // First inputs that tell most other functions apart.
+    // First inputs that rule out most other functions.
     copy(prover, 5, 3, 1, false)?;
     if overlap {
         move_by(prover, 9, 4, 3)?;
@@ -38,7 +38,7 @@ pub(crate) fn copies(prover: &mut Prover<'_>, overlap: bool) -> Result<(), Unpro
             }
         }
     }
-    // All 64 bits of the length count, whichever end is copied first.
+    // All 64 bits of the length count, from whichever end the copy starts.
     for n in [WIDE, WIDE + 3, WIDE + 64] {
         let (to, from) = (prover.place(0, 96, 0, true), prover.place(1, 96, 0, true));
         prover.allow(0, to..to + 96, to..to + 96);
@@ -110,7 +110,7 @@ pub(crate) fn fills(prover: &mut Prover<'_>) -> Result<(), Unproven> {
 /// Pairs of bytes whose order depends on their type.
 const PAIRS: [(u8, u8); 6] = [(0x00, 0xff), (0x7f, 0x80), (0x80, 0x7f), (0xff, 0x01), (0x41, 0x42), (0xfe, 0xff)];
 
-/// memcmp; without `order` bcmp, of which only matters whether the result is 0.
+/// memcmp; without `order` bcmp, where only a result of 0 or not 0 matters.
 pub(crate) fn compares(prover: &mut Prover<'_>, order: bool) -> Result<(), Unproven> {
     difference(prover, 6, (1, 2), Some((3, (0x80, 0x7f))), false, order)?;
     difference(prover, 6, (0, 0), Some((4, (0x10, 0x7f))), false, order)?;
@@ -143,8 +143,8 @@ pub(crate) fn compares(prover: &mut Prover<'_>, order: bool) -> Result<(), Unpro
         }
         difference(prover, n, (0, 0), None, true, order)?;
     }
-    // A block with every value of a byte. At one place, every value against those that differ in a bit, and some
-    // others.
+    // A block with every value of a byte. At one place, every value is compared with values that differ in a bit, and
+    // with some others.
     difference(prover, 256, (3, 3), None, false, order)?;
     difference(prover, 256, (3, 8), None, false, order)?;
     for turn in 0..256 * 12 {

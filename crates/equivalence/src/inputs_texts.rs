@@ -9,7 +9,7 @@ use format::StringFunction;
 /// A length with more than 32 bits, of which the lower 32 are 0.
 const WIDE: u64 = 1 << 32;
 
-/// A byte that is never 0: with and without the highest bit, those that word-wise tricks take for 0, and in long
+/// A byte that is never 0: with and without the highest bit, values that word-wise tricks take for 0, and in long
 /// strings every value.
 fn letter(at: usize) -> u8 {
     if at < 96 { [0x01, 0x80, 0x81, 0xff, 0x7f, 0x61, 0x02][at % 7] } else { (at % 255) as u8 + 1 }
@@ -35,7 +35,7 @@ fn lay_out(
     text
 }
 
-/// Picks `count` of the values, others on each turn.
+/// Picks `count` of the values, different ones on each turn.
 fn turns<T: Copy>(values: &[T], count: usize, turn: usize) -> impl Iterator<Item = T> + '_ {
     (0..count).map(move |index| values[(turn * count + index) % values.len()])
 }
@@ -75,7 +75,7 @@ pub(crate) fn finds(prover: &mut Prover<'_>, function: StringFunction) -> Result
     let find = |prover: &mut Prover<'_>, n: usize, align: u64, places: &[usize], byte: u8, at_end: bool| {
         let text = lay_out(prover, 0, n, align, at_end, n + places.len() + align as usize, byte);
         let bytes = prover.bytes(0, text..text + n as u64);
-        // Bytes that resemble the searched one, and are neither that nor 0.
+        // Bytes that resemble the searched byte, but differ from it and from 0.
         let others = [byte ^ 0x80, byte.wrapping_add(1), byte.wrapping_sub(1), byte ^ 1, 0x7f, 0xff, 0x81, 0x01];
         for (at, to) in bytes.iter_mut().enumerate() {
             let mut other = others[(at + n) % others.len()];

@@ -3,9 +3,9 @@
 //!
 //! | module | what lives there |
 //! | --- | --- |
-//! | `program` | what a proof reads of a program |
-//! | `proof` | how a function is run on inputs and compared |
-//! | `unproven` | why a function is not proven |
+//! | `program` | the parts of a program that a proof reads |
+//! | `proof` | runs a function on inputs, and compares the results |
+//! | `unproven` | the reasons why a function is not proven |
 //! | `inputs_blocks` | inputs for functions of blocks: memcpy, memmove, memset, memcmp, bcmp, memchr, memrchr |
 //! | `inputs_texts` | inputs for functions of texts: strlen, strchr, strcmp, strcpy, strcat and their like |
 //! | `interpreter` | runs x86_64's instructions on memory that is watched |

@@ -4,7 +4,7 @@ use std::fmt;
 
 use format::Arch;
 
-/// A program as it is loaded into memory.
+/// A program in memory, before it runs.
 pub trait Program: fmt::Debug {
     /// Its architecture.
     fn arch(&self) -> Arch;
@@ -12,7 +12,7 @@ pub trait Program: fmt::Debug {
     /// The bytes of its code from an address on, to the end of the segment; empty if there is no code.
     fn code(&self, address: u64) -> &[u8];
 
-    /// Bytes that do not change while the program runs; `None` if there are none at that address, or if it may write to
+    /// Bytes that do not change while the program runs; `None` if the address has none, or if the program may write to
     /// them.
     fn constant(&self, address: u64, size: usize) -> Option<&[u8]>;
 }

@@ -89,7 +89,7 @@ pub struct Prover<'a> {
 }
 
 impl<'a> Prover<'a> {
-    /// A prover for functions of a program; `None` if there is no interpreter for its architecture.
+    /// Returns a prover for functions of a program; `None` if there is no interpreter for its architecture.
     pub fn of(program: &'a dyn Program, strictness: Strictness) -> Option<Prover<'a>> {
         Some(Prover { interpreter: interpreter::of(program)?, strictness })
     }
@@ -102,7 +102,7 @@ impl<'a> Prover<'a> {
         self.interpreter.read(start)
     }
 
-    /// Whether it touches memory other than the stack, as every string function does.
+    /// Whether the function touches memory other than the stack, as every string function does.
     pub fn touches_memory(&self) -> bool {
         self.interpreter.touches_memory()
     }
@@ -150,14 +150,14 @@ impl<'a> Prover<'a> {
         lengths
     }
 
-    /// How many bytes beyond a block may have to be filled; another number on each turn.
+    /// The number of bytes beyond a block to fill; a different number on each turn.
     pub(crate) fn far(&self, turn: usize) -> usize {
         let lengths = self.long_lengths();
         lengths[turn % lengths.len()]
     }
 
-    /// The address of a block of `n` bytes in a region: `align` behind a multiple of 64, in the middle of a page, or at
-    /// times so that it ends where a page ends.
+    /// The address of a block of `n` bytes in a region: `align` behind a multiple of 64, in the middle of a page, or
+    /// with `at_end` so that it ends where a page ends.
     pub(crate) fn place(&mut self, region: usize, n: usize, align: u64, at_end: bool) -> u64 {
         let base = self.interpreter.memory().base(region) + PAGE;
         match at_end {
@@ -203,7 +203,7 @@ impl<'a> Prover<'a> {
         self.compares(arguments, bytes, (one, other), true)
     }
 
-    /// The same; without `order` it only matters whether the result is 0.
+    /// Runs the function, and expects the result of a comparison. Without `order`, only a result of 0 or not 0 matters.
     pub(crate) fn compares(
         &mut self,
         arguments: &[Argument],

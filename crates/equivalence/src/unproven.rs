@@ -1,6 +1,6 @@
 //! Why a function is not proven, and why a run of it ended early.
 
-/// Why a function is not proven to be the string function that it was taken for.
+/// The reason why a function is not proven to be a certain string function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unproven {
     /// The interpreter does not know an instruction.

@@ -1,4 +1,4 @@
-//! Functions as compilers write them, right ones and others that are nearly right (tests/programs).
+//! Compiled functions, correct ones and nearly correct ones (tests/programs).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,12 +8,12 @@ use equivalence::{Program, Prover, Strictness, Unproven};
 use format::{Arch, StringFunction};
 use object::{Object, ObjectSegment, ObjectSymbol, SegmentFlags, elf};
 
-/// An executable, as far as proofs read it.
+/// The parts of an executable that proofs read.
 #[derive(Debug)]
 struct Executable {
-    /// Address, flags and content of what is loaded.
+    /// Address, flags and content of each loaded segment.
     segments: Vec<(u64, elf::ProgramFlags, Vec<u8>)>,
-    /// The functions that its symbols name: before two underscores, if there are any, which function it is.
+    /// The functions that its symbols name: the part of the name before two underscores names the string function.
     functions: Vec<(StringFunction, String, u64)>,
 }
 
@@ -56,7 +56,8 @@ impl Program for Executable {
     }
 }
 
-/// How the sources are compiled: nothing may become a call of what it is meant to be. SSE2 is x86_64's own.
+/// The compiler's flags: no source may be compiled to a call of the function that it implements. SSE2 is part of
+/// x86_64.
 const FLAGS: [&str; 7] = [
     "-ffreestanding",
     "-fno-builtin",
@@ -85,7 +86,7 @@ fn compiled(source: &str, compiler: Compiler, level: &str, folder: &Path) -> Vec
     match compiler {
         Compiler::Gcc => {
             let mut command = fixtures::cc();
-            // gcc would make calls of loops that it knows.
+            // gcc would replace known loops by calls.
             command.arg("-fno-tree-loop-distribute-patterns");
             command.args(FLAGS).arg(level).arg("-c").arg(&source).arg("-o").arg(&object);
             succeeds(command);
@@ -121,7 +122,7 @@ fn functions_are_proven_as_compilers_write_them() {
         let functions = program.functions.clone();
         assert_eq!(functions.len(), 20);
         for (function, name, address) in functions {
-            // Without an overlap, and with: the one is the other's inputs and more.
+            // Proven without overlap and with overlap: memmove's inputs include memcpy's.
             assert_eq!(prove(&program, function, address), Ok(()), "{name} by {compiler:?} {level}");
             if function == StringFunction::Memcpy {
                 assert!(prove(&program, StringFunction::Memmove, address).is_err(), "{compiler:?} {level}");
@@ -130,7 +131,7 @@ fn functions_are_proven_as_compilers_write_them() {
     }
 }
 
-/// No function is taken for another: what one is, nearly all the others are not.
+/// No function is proven to be a different one, except where one contract includes the other.
 #[test]
 fn one_is_not_another() {
     use StringFunction::{Bcmp, Memcmp, Memcpy, Memmove};
@@ -174,7 +175,7 @@ fn near_misses_are_not_proven() {
                 }
                 _ => None,
             };
-            // What is vectorised, or made a call of something else, has other faults before.
+            // Functions that are vectorised, or replaced by a call, fail earlier with other reasons.
             if let (Some(wanted), "-O1") = (wanted, level) {
                 assert_eq!(proven, Err(wanted), "{name}");
             }

@@ -1,5 +1,5 @@
-//! The architectures that a graft can be made for. The crate `inspector` has a list of its own, since it also names
-//! others.
+//! The architectures that a graft can be made for. The crate `inspector` has its own list, since it also names other
+//! architectures.
 
 use std::fmt;
 
@@ -24,7 +24,7 @@ impl Arch {
     /// All of them.
     pub const ALL: [Arch; 5] = [Arch::X86_64, Arch::Aarch64, Arch::Riscv64, Arch::I686, Arch::Arm];
 
-    /// As target triples spell it: `x86_64`, `aarch64`, `riscv64`, `i686`, `arm`.
+    /// The name in target triples: `x86_64`, `aarch64`, `riscv64`, `i686`, `arm`.
     pub fn name(self) -> &'static str {
         match self {
             Arch::X86_64 => "x86_64",

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use lzma_rust2::{LzmaOptions, LzmaReader, LzmaWriter};
 
-/// How hard to try, from 0 to 9: for files below its dictionary of 8 MiB, as well as 9.
+/// The effort, from 0 to 9. For files below its dictionary of 8 MiB, 6 compresses as well as 9.
 const PRESET: u32 = 6;
 /// The least and the greatest dictionary.
 const SMALLEST: u32 = 4096;
@@ -13,11 +13,11 @@ const LARGEST: u32 = 8 << 20;
 /// The memory that decompressing may take, in KiB: the dictionary, and tables.
 const MEMORY_KIB: u32 = 16 << 10;
 
-/// A file that a build has compressed by [`Compressed::of`]. It is decompressed when it is first asked for.
+/// A file that a build has compressed by [`Compressed::of`]. It is decompressed on first use.
 #[derive(Debug)]
 pub struct Compressed {
     compressed: &'static [u8],
-    /// The file that this one repeats much of.
+    /// A similar file, which the compressed bytes refer to.
     like: Option<&'static Compressed>,
     bytes: OnceLock<Vec<u8>>,
 }
@@ -28,12 +28,12 @@ impl Compressed {
         Compressed { compressed, like: None, bytes: OnceLock::new() }
     }
 
-    /// Takes the bytes of a file that was compressed with this other one at hand.
+    /// Takes the compressed bytes of a file, and the file `like` that they refer to.
     pub const fn like(like: &'static Compressed, compressed: &'static [u8]) -> Compressed {
         Compressed { compressed, like: Some(like), bytes: OnceLock::new() }
     }
 
-    /// Returns the file. It is empty if the compressed bytes are damaged, which the tests of whoever embeds them rule
+    /// Returns the file. It is empty if the compressed bytes are damaged, which the tests of the embedding crates rule
     /// out.
     pub fn bytes(&self) -> &[u8] {
         self.bytes.get_or_init(|| {
@@ -46,8 +46,8 @@ impl Compressed {
         })
     }
 
-    /// Compresses a file: object code to about a quarter, which is a fifth less than with zlib. With a file `like` it,
-    /// what both have is written as a reference to that.
+    /// Compresses a file: object code to about a quarter, which is a fifth less than with zlib. Parts that the similar
+    /// file `like` also has are written as references to it.
     ///
     /// # Errors
     /// Those of memory.
@@ -57,7 +57,7 @@ impl Compressed {
         let reach = bytes.len() + like.map_or(0, <[u8]>::len);
         options.dict_size = u32::try_from(reach).unwrap_or(u32::MAX).clamp(SMALLEST, LARGEST);
         options.preset_dict = like.map(<[u8]>::to_vec);
-        // The writer refuses to write the header before a dictionary, and the reader takes both.
+        // The writer refuses to write a header if there is a dictionary, but the reader accepts one.
         let mut compressed = vec![options.get_props()];
         compressed.extend(options.dict_size.to_le_bytes());
         compressed.extend((bytes.len() as u64).to_le_bytes());

@@ -16,7 +16,7 @@ pub const ROOM: usize = 24;
 /// The number of entries of a donor with string functions.
 pub const ROOM_WITH_STRINGS: usize = 64;
 
-/// The function of the malloc family that an entry point is.
+/// The role of an entry point: a function of the malloc family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
     /// `malloc`

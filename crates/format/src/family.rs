@@ -15,8 +15,8 @@ pub const PUBLIC: [&str; 11] = [
     "malloc_usable_size",
 ];
 
-/// Functions that programs written for glibc call, and that no musl has. A donor may define them, weakly; stock does
-/// not need them. (glibc: `malloc/malloc.h`.)
+/// Functions that programs written for glibc call, and that musl lacks. A donor may define them, weakly; stock does not
+/// need them. (glibc: `malloc/malloc.h`.)
 pub const BESIDE_MUSL: [&str; 2] = ["malloc_trim", "mallopt"];
 
 /// glibc's functions that report on its heap. Only donors that are shared objects define them. (glibc:

@@ -1,4 +1,4 @@
-//! The kinds of donors: which functions a donor replaces, and how its object shows it (docs/note.md).
+//! The kinds of donors: the functions that a donor replaces, and the marks in its object (docs/note.md).
 
 use std::fmt;
 
@@ -57,5 +57,5 @@ impl fmt::Display for DonorKind {
     }
 }
 
-/// The donors that are used when none is named: the first that there is for the architecture.
+/// The default donors: the first one that exists for the architecture is used.
 pub const DEFAULT_DONORS: [&str; 2] = ["snmalloc", "mimalloc"];

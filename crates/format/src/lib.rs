@@ -4,9 +4,9 @@
 //!
 //! | module | what lives there |
 //! | --- | --- |
-//! | `arch` | the architectures that there are donors for |
+//! | `arch` | the architectures with donors |
 //! | `compressed` | files that are kept compressed in a program |
-//! | `kind` | what a donor replaces: the malloc family or string functions |
+//! | `kind` | the kinds of donors: for the malloc family or for string functions |
 //! | `linked` | the kinds of linked files: programs, loaders, dynamic programs, libraries |
 //! | [`family`] | the names of the malloc family that a donor defines |
 //! | [`note`] | the note that names the donor: its layout, reading and writing it |
@@ -16,8 +16,8 @@
 //! | [`needed`] | the note on a dynamic program that loads its donor as a shared object |
 //! | [`windows`] | sections and names of a donor for Windows |
 //! | `string_function` | the string functions that an executable's graft redirects, and their numbers |
-//! | [`parameters`] | what an executable's graft writes for the donor's start |
-//! | [`sealed`] | what a merged donor makes read-only when it starts |
+//! | [`parameters`] | the parameters that an executable's graft writes for the donor's start |
+//! | [`sealed`] | the ranges that a merged donor makes read-only when it starts |
 //! | `printable` | bytes of a file as text for messages |
 
 #![forbid(unsafe_code)]

@@ -1,11 +1,12 @@
-//! The kinds of linked files: what a graft does to each is another thing.
+//! The kinds of linked files. Each kind is grafted differently, so all parts of allograft decide by this one list.
 
-/// What a linked ELF file is to a graft.
+/// The kind of a linked ELF file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Linked {
     /// A static program: functions of its own libc are redirected to the donor.
     Program,
-    /// musl's libc.so, which is also the dynamic loader: the same, for every program that it starts.
+    /// musl's libc.so, which is also the dynamic loader: its functions are redirected, too, for every program that it
+    /// starts.
     Loader,
     /// A program with an interpreter: a donor is merged into it, or it loads one.
     Dynamic,
@@ -13,25 +14,25 @@ pub enum Linked {
     Library,
 }
 
-/// What tells the kinds apart, as a reader of ELF files finds it.
+/// The marks by which the kinds are recognised, as read from an ELF file.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Marks {
     /// Whether it loads at any address (`e_type` is ET_DYN).
     pub position_independent: bool,
     /// Whether it names a dynamic loader (PT_INTERP).
     pub interpreter: bool,
-    /// Whether it says that it is a program (DF_1_PIE, a flag of GNU's in DT_FLAGS_1).
+    /// Whether it is marked as a program (DF_1_PIE, a GNU flag in DT_FLAGS_1).
     pub program: bool,
     /// Whether it has a name as a library (DT_SONAME).
     pub soname: bool,
     /// Whether it needs libraries (DT_NEEDED).
     pub needs: bool,
-    /// Whether it exports what only musl's libc.so does: [`LOADER`].
+    /// Whether it exports the names in [`LOADER`], like only musl's libc.so.
     pub loader: bool,
 }
 
-/// Names that musl's libc.so exports and no other library does: the loader's last stage (ldso/dynlink.c), and where
-/// programs start.
+/// Names that only musl's libc.so exports together: the loader's last stage (ldso/dynlink.c), and the start of
+/// programs.
 pub const LOADER: [&[u8]; 2] = [b"__dls3", b"__libc_start_main"];
 
 impl Linked {
@@ -75,21 +76,21 @@ mod tests {
         for (marks, kind) in [
             (none, Linked::Program),
             (pie, Linked::Program),
-            // By linkers before DF_1_PIE.
+            // Made by linkers before DF_1_PIE.
             (Marks { program: false, ..pie }, Linked::Program),
             (Marks { interpreter: true, needs: true, ..none }, Linked::Dynamic),
             (Marks { interpreter: true, needs: true, ..pie }, Linked::Dynamic),
             (Marks { interpreter: true, needs: true, program: false, ..pie }, Linked::Dynamic),
-            // A program that others may load by its name.
+            // A program that can be loaded by its name.
             (Marks { interpreter: true, soname: true, ..pie }, Linked::Dynamic),
             (library, Linked::Library),
             (Marks { soname: false, ..library }, Linked::Library),
             // glibc's libc.so.6.
             (Marks { interpreter: true, ..library }, Linked::Library),
-            // musl's libc.so, as upstream makes it and with a name.
+            // musl's libc.so, upstream's and one with a name.
             (Marks { position_independent: true, loader: true, ..none }, Linked::Loader),
             (Marks { loader: true, needs: false, ..library }, Linked::Loader),
-            // A static program with these functions exports nothing that counts.
+            // In a static program, exports of these functions do not count.
             (Marks { loader: true, ..none }, Linked::Program),
         ] {
             assert_eq!(Linked::of(marks), kind, "{marks:?}");

@@ -1,5 +1,5 @@
-//! The note on a dynamic program that a donor was merged into (docs/note.md): where the donor is, and what the program
-//! got from it. Seven 64-bit words follow the note's head.
+//! The note on a dynamic program that a donor was merged into (docs/note.md): the donor's place, and the parts of the
+//! program that it got. Seven 64-bit words follow the note's head.
 
 use crate::note::{self, HEAD};
 
@@ -14,7 +14,7 @@ pub const SIZE: usize = HEAD + 8 * WORDS;
 /// The version of this layout, the first word.
 const FORMAT: u64 = 1;
 
-/// What the note says.
+/// The contents of the note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Merged {
     /// The distance from the note's first byte to the donor's in memory, where its address 0 is.
@@ -44,7 +44,7 @@ impl Merged {
         head().into_iter().chain(words.into_iter().flat_map(u64::to_le_bytes)).collect()
     }
 
-    /// Reads the note that begins with these bytes. `None` if it is another, or of another format.
+    /// Reads the note that begins with these bytes. `None` if it is a different note, or of a different format.
     pub fn parse(note: &[u8]) -> Option<Merged> {
         let words = note.strip_prefix(&head())?.get(..8 * WORDS)?;
         let word = |at: usize| words[8 * at..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word));

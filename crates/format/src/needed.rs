@@ -1,5 +1,5 @@
-//! The note on a dynamic program that loads its donor as a shared object (docs/note.md): which file that is. The file's
-//! name is in the program's dynamic section, as its first DT_NEEDED.
+//! The note on a dynamic program that loads its donor as a shared object (docs/note.md): the identity of that file. The
+//! file's name is in the program's dynamic section, as its first DT_NEEDED.
 
 use crate::note::{self, DESCRIPTION, HEAD};
 
@@ -14,7 +14,7 @@ pub const SIZE: usize = HEAD + 8 + DIGEST + DESCRIPTION;
 /// The version of this layout, the first 64-bit number.
 const FORMAT: u64 = 1;
 
-/// What the note says.
+/// The contents of the note.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Needed {
     /// The SHA-256 of the shared object.
@@ -34,7 +34,7 @@ impl Needed {
         [&head()[..], &FORMAT.to_le_bytes(), &self.sha256, &self.donor].concat()
     }
 
-    /// Reads the note that begins with these bytes. `None` if it is another, or of another format.
+    /// Reads the note that begins with these bytes. `None` if it is a different note, or of a different format.
     pub fn parse(note: &[u8]) -> Option<Needed> {
         let rest = note.strip_prefix(&head())?.strip_prefix(&FORMAT.to_le_bytes())?;
         Some(Needed { sha256: *rest.first_chunk()?, donor: *rest[DIGEST..].first_chunk()? })

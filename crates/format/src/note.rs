@@ -15,7 +15,7 @@ pub const DESCRIPTION: usize = 512;
 /// Why a note cannot be read or written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoteError {
-    /// The note has another layout.
+    /// The note has a different layout.
     #[error("the note `{section}` has {what} {found}, expected {expected}")]
     Layout {
         /// The note's section.
@@ -68,7 +68,7 @@ pub struct Note {
     pub options: String,
     /// The donor object's checksum, as `sha256:` and 64 hexadecimal digits; empty before a graft.
     pub object: String,
-    /// The version of the allograft that made the graft; before a graft, of the one that built the donor.
+    /// The version of the allograft that made the graft; before a graft, the version that built the donor.
     pub allograft: String,
 }
 
@@ -135,7 +135,7 @@ pub fn head(kind: DonorKind) -> [u8; HEAD] {
     head_of(kind.note_type(), DESCRIPTION)
 }
 
-/// The head of a note of ours of any type, whose description has so many bytes.
+/// The head of one of our notes, of any type, with a description of this size in bytes.
 pub(crate) fn head_of(note_type: u32, description: usize) -> [u8; HEAD] {
     let mut head = [0; HEAD];
     let numbers = [OWNER.len() as u32, description as u32, note_type];
@@ -149,7 +149,7 @@ pub(crate) fn head_of(note_type: u32, description: usize) -> [u8; HEAD] {
 /// The range of the description in the section's content, which has to be one note of this layout and nothing else.
 ///
 /// # Errors
-/// The content has another size, or the head has another number or owner.
+/// The content has a different size, or the head a different number or owner.
 pub fn description(kind: DonorKind, content: &[u8]) -> Result<Range<usize>, NoteError> {
     let layout = |what, found: String, expected: String| NoteError::Layout {
         section: kind.note_section(),

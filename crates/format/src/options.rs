@@ -28,7 +28,7 @@ const SET: u32 = 1;
 /// Why options cannot be read or set.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OptionsError {
-    /// The options have another layout.
+    /// The options have a different layout.
     #[error("the section `.rodata.allograft.options` has {what} {found}, expected {expected}")]
     Layout {
         /// The field.
@@ -51,7 +51,7 @@ pub enum OptionsError {
     NeedsThread {
         /// The option.
         name: String,
-        /// What the donor goes into, with an article.
+        /// The host of the donor, with an article.
         place: &'static str,
     },
     /// The value is out of range.
@@ -103,7 +103,7 @@ pub fn set(options: &mut [DonorOption], name: &str, value: i64) -> Result<(), Op
 /// Reads the section's content.
 ///
 /// # Errors
-/// The content has another layout, a name is invalid or occurs twice, or a value is out of its range.
+/// The content has a different layout, a name is invalid or occurs twice, or a value is out of its range.
 pub fn parse(content: &[u8]) -> Result<Vec<DonorOption>, OptionsError> {
     let (header, table) =
         content.split_at_checked(HEADER).ok_or_else(|| layout("a size of", content.len(), "at least 16"))?;

@@ -26,7 +26,7 @@ pub struct Parameters {
     pub relocations: u64,
     /// The number of these pairs.
     pub relocation_count: u64,
-    /// Where memory begins that is read-only once it has been relocated: the donor's data and the copy of the
+    /// The starts of the ranges that become read-only after relocation: the donor's data and the copy of the
     /// thread-local storage.
     pub sealed: [u64; 2],
     /// The sizes of these in bytes.
@@ -54,7 +54,7 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// Encodes the words behind `magic` and `format`. `self_test` is 0: it is set in the copy alone that runs it.
+    /// Encodes the words behind `magic` and `format`. `self_test` is 0: only the copy that runs the self-test sets it.
     pub fn encode(&self) -> Vec<u8> {
         let mut words = [0; WORDS];
         words[..SELF_TEST].copy_from_slice(&[

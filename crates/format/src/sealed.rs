@@ -1,6 +1,6 @@
-//! What a donor that was merged into a program makes read-only when it starts: `graft_sealed` in
-//! `crates/donors/glue/shared.h`. Two words, magic and format, and for each range the distance of its beginning from
-//! the first of these words, and its size in bytes; a size of 0 is no range.
+//! The ranges that a donor makes read-only when it starts in a merged program: `graft_sealed` in
+//! `crates/donors/glue/shared.h`. Two words, magic and format; then for each range the distance of its start from the
+//! first word, and its size in bytes. A size of 0 means that the range is unused.
 
 /// The first word.
 pub const MAGIC: u64 = 0x4445_414c_4553_4741;

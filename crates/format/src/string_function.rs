@@ -1,6 +1,6 @@
 //! The string functions that an executable's graft can redirect, with their names and numbers.
 //!
-//! `inspector` and the conformance programs have lists of their own, so that a mistake in this one is found.
+//! `inspector` and the conformance programs have their own lists, so that a mistake in this one is found.
 
 use std::fmt;
 
@@ -48,7 +48,7 @@ impl StringFunction {
         NAMES.iter().map(|(function, _)| *function)
     }
 
-    /// Its name in C; the blob's function has the same.
+    /// Its name in C, which is also the name of the blob's function.
     pub fn name(self) -> &'static str {
         NAMES[self as usize].1
     }

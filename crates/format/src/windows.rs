@@ -8,10 +8,10 @@ pub const NOTE_SECTION: &str = ".allogrf";
 /// The section with the options. Linkers put it into `.rdata` (PE Format, "Grouped Sections").
 pub const OPTIONS_SECTION: &str = ".rdata$allograft.options";
 
-/// What goes before the name of a function in the name of the pointer by which programs call it in a DLL.
+/// The prefix in the name of the pointer by which programs call a function in a DLL.
 pub const IMPORT: &str = "__imp_";
 
-/// The functions of the C library that return a block, take one, or resize one, as a program names them. A donor
+/// The functions of the C library that return a block, take one, or resize one, by their names in programs. A donor
 /// defines all of them, so that no block crosses heaps. (Microsoft's reference of the C runtime, "Memory allocation",
 /// `_strdup`, `_getcwd`, `_getdcwd`, `_fullpath`, `_tempnam`, `_dupenv_s`; older names without `_` are mingw-w64's.)
 pub const FAMILY: [&str; 32] = [

@@ -1,4 +1,4 @@
-//! The C side of the format: the donors' headers have to say what this crate says.
+//! The C side of the format: the donors' headers have to agree with this crate.
 
 use std::path::Path;
 
@@ -26,7 +26,7 @@ fn defined(header: &str, name: &str) -> Vec<u64> {
     values.map(|value| number(&word(value)).unwrap_or_else(|_| panic!("{name}: {value}"))).collect()
 }
 
-/// The names of a list with commas between them, without what is assigned to them.
+/// The names of a list with commas between them, without the assigned values.
 fn names(list: &str) -> Vec<&str> {
     let names = list.split(',').map(|name| name.split('=').next().unwrap_or_default().trim());
     names.filter(|name| !name.is_empty()).collect()
@@ -56,7 +56,7 @@ fn parameters_are_those_of_the_header() {
     assert_eq!(words.iter().position(|word| *word == "calls"), Some(parameters::WORDS));
     assert_eq!(words.len(), parameters::WORDS + parameters::CALLS);
 
-    // Each field with a value of its own is encoded where the header has it.
+    // Each field with a value of its own is encoded at the header's offset.
     let values = parameters::Parameters {
         entry: 1,
         headers: 2,

@@ -9,13 +9,13 @@ use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 
 /// The memory that an xz stream may ask for, in KiB. `xz -9` asks for 64 MiB.
 const MOST_XZ_MEMORY: u32 = 256 << 10;
-/// How much is read at once.
+/// The size of one read, in bytes.
 const BUFFER: usize = 256 << 10;
 
-/// How a stream is compressed.
+/// The compression of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Compression {
-    /// Not at all.
+    /// Not compressed.
     Plain,
     /// RFC 1952.
     Gzip,
@@ -39,10 +39,11 @@ impl Compression {
     }
 }
 
-/// Returns a reader of what a stream holds, and how it was compressed.
+/// Returns a reader of a stream's uncompressed content, and the stream's compression.
 ///
 /// # Errors
-/// When it cannot be read.
+///
+/// It cannot be read.
 pub(crate) fn unpacked<'r>(source: impl Read + 'r) -> io::Result<(Compression, Box<dyn Read + 'r>)> {
     let mut source = BufReader::with_capacity(BUFFER, source);
     let compression = Compression::of(source.fill_buf()?);

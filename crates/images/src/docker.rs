@@ -1,5 +1,5 @@
-//! What `docker save` and `podman save` write: a tar with a `manifest.json` (moby image/spec/spec.md, "Combined Image
-//! JSON + Filesystem Changeset Format").
+//! Reads the archives of `docker save` and `podman save`: a tar with a `manifest.json` (moby image/spec/spec.md,
+//! "Combined Image JSON + Filesystem Changeset Format").
 
 use serde::Deserialize;
 

@@ -1,4 +1,4 @@
-//! What can be wrong with an image, and where.
+//! The errors of an image, each with its place.
 
 use std::borrow::Cow;
 use std::io;
@@ -11,11 +11,11 @@ use crate::digest::Digest;
 pub struct Error {
     /// The file or folder that was named.
     pub path: Box<Path>,
-    /// The part of it: an index, a manifest, a layer.
+    /// The part of the file: an index, a manifest, a layer.
     pub part: Option<String>,
     /// The entry of that part's tar.
     pub entry: Option<String>,
-    /// What is wrong.
+    /// The problem.
     pub problem: Problem,
 }
 
@@ -35,30 +35,30 @@ impl std::fmt::Display for Error {
 impl std::error::Error for Error {}
 
 impl Error {
-    /// Returns what to do about it.
+    /// Returns advice on the problem.
     pub fn help(&self) -> &'static str {
         self.problem.help()
     }
 }
 
-/// What is wrong.
+/// A problem of an image.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
     /// A file cannot be read or written.
     #[error("cannot {action} it: {source}")]
     Io {
-        /// What could not be done.
+        /// The action that failed, a verb.
         action: &'static str,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// It ends before its content does.
+    /// The file ends before its content does.
     #[error("it ends too early: {0}")]
     Truncated(String),
-    /// Bytes that the format does not have.
+    /// Bytes that the format does not allow.
     #[error("it is damaged: {0}")]
     Damaged(String),
-    /// A name that leads out of the image, or that is none.
+    /// A name that points out of the image, or is not a name.
     #[error("the entry's name {0}")]
     Name(&'static str),
     /// Two entries of one name in one layer: tools differ in which one counts.
@@ -67,50 +67,50 @@ pub enum Problem {
     /// A hard link without the file that it is another name of.
     #[error("it is a hard link to `{0}`, which is no file before it in the same layer")]
     HardLink(String),
-    /// More than any image has.
+    /// More than any real image has.
     #[error("{what} is {found} {unit}, more than the {limit} that are taken")]
     TooLarge {
-        /// Of what.
+        /// The thing that is too large.
         what: &'static str,
-        /// How much.
+        /// The amount found.
         found: u64,
-        /// Of what.
+        /// The unit of both amounts.
         unit: &'static str,
-        /// How much is taken.
+        /// The limit.
         limit: u64,
     },
-    /// A form that is not read.
+    /// An unsupported format.
     #[error("{0}, which is not supported")]
     Unsupported(Cow<'static, str>),
-    /// A blob that is not what its descriptor says.
+    /// A blob whose digest differs from its descriptor's.
     #[error("its digest is wrong: found {found}, expected {expected}")]
     Digest {
-        /// Of the bytes that are there.
+        /// The digest of the bytes.
         found: Digest,
-        /// Of the descriptor.
+        /// The descriptor's digest.
         expected: Box<Digest>,
     },
-    /// A blob that has another size than its descriptor says.
+    /// A blob whose size differs from its descriptor's.
     #[error("its size is wrong: found {found} bytes, expected {expected}")]
     Size {
-        /// Of the bytes that are there.
+        /// The size of the bytes.
         found: u64,
-        /// Of the descriptor.
+        /// The descriptor's size.
         expected: u64,
     },
-    /// A blob that is not there.
+    /// A missing blob.
     #[error("`{0}` is missing")]
     Missing(String),
-    /// A layer that lies elsewhere.
+    /// A layer outside of the image.
     #[error("it is a foreign layer, which is at `{0}` and not in the image")]
     Foreign(String),
     /// A layer that only the owner of a key can read.
     #[error("it is an encrypted layer")]
     Encrypted,
-    /// A document that is not what it has to be.
+    /// A document with unexpected content.
     #[error("{0}")]
     Json(String),
-    /// Nothing in it that is an image for a platform.
+    /// The file has no image for a platform.
     #[error("there is no image in it: {0}")]
     NoImage(String),
     /// A file of the tree that was not kept.
@@ -119,13 +119,13 @@ pub enum Problem {
 }
 
 impl Problem {
-    /// Refuses more than `limit` of something.
+    /// Refuses an amount above `limit`.
     pub(crate) fn at_most(what: &'static str, found: u64, unit: &'static str, limit: u64) -> Result<(), Problem> {
         if found > limit { Err(Problem::TooLarge { what, found, unit, limit }) } else { Ok(()) }
     }
 
-    /// For readers: a decompressor reports damage as an error of input, and a limit that is reached by an error that
-    /// carries the problem.
+    /// Converts a reader's error: decompressors report damage as an error of input, and our readers a limit as an error
+    /// that carries the problem.
     pub(crate) fn reading(error: io::Error) -> Problem {
         match error.kind() {
             io::ErrorKind::Other if error.get_ref().is_some_and(|inner| inner.is::<Problem>()) => {
@@ -136,7 +136,7 @@ impl Problem {
             }
             io::ErrorKind::UnexpectedEof => Problem::Truncated("the compressed stream".to_owned()),
             io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => Problem::Damaged(error.to_string()),
-            // What ruzstd reports.
+            // ruzstd's errors.
             io::ErrorKind::Other => Problem::Damaged(error.to_string()),
             _ => Problem::Io { action: "read", source: error },
         }

@@ -9,40 +9,40 @@ use serde_json::Value;
 use crate::digest::Digest;
 use crate::spool::Part;
 
-/// What is said of a blob where it is named (OCI image-spec, descriptor.md).
+/// The descriptor of a blob (OCI image-spec, descriptor.md).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Descriptor {
-    /// What it is.
+    /// Its media type.
     pub media_type: String,
     /// Its digest.
     pub digest: Digest,
     /// Its size in bytes.
     pub size: u64,
-    /// What it runs on, of manifests and indexes.
+    /// Its platform, for manifests and indexes.
     pub platform: Option<Platform>,
-    /// What else is said of it.
+    /// Its annotations.
     pub annotations: BTreeMap<String, String>,
-    /// Where it can be had.
+    /// The addresses where it can be downloaded.
     pub urls: Vec<String>,
 }
 
 /// A JSON document of an image.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Document {
-    /// What is said of it where it is named; of a document that nothing names, made from its bytes.
+    /// Its descriptor. A document that nothing names has one made from its bytes.
     pub descriptor: Descriptor,
     /// Its bytes, which have that digest.
     pub raw: Vec<u8>,
-    /// What they say.
+    /// Their contents.
     pub value: Value,
 }
 
-/// What an image runs on (OCI image-spec, image-index.md, "platform").
+/// The platform of an image (OCI image-spec, image-index.md, "platform").
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Platform {
-    /// As Go calls it: `linux`.
+    /// Go's name of the system: `linux`.
     pub os: String,
-    /// As Go calls it: `amd64`, `arm64`.
+    /// Go's name of the architecture: `amd64`, `arm64`.
     pub architecture: String,
     /// The generation of the architecture: `v8`.
     pub variant: Option<String>,
@@ -61,15 +61,15 @@ impl fmt::Display for Platform {
 /// An image for one platform, a root file system, or a package.
 #[derive(Debug, Clone)]
 pub struct Image {
-    /// Its names where it lies: `docker.io/library/alpine:3.20`.
+    /// Its names in the file: `docker.io/library/alpine:3.20`.
     pub names: Vec<String>,
-    /// What it runs on. None for root file systems and packages.
+    /// Its platform. `None` for root file systems and packages.
     pub platform: Option<Platform>,
-    /// The indexes that lead to it, `index.json` first. Empty if there is none.
+    /// The indexes on the path to it, `index.json` first. Empty without indexes.
     pub indexes: Vec<Arc<Document>>,
-    /// Its manifest. None if it has none, as in archives of older releases of Docker.
+    /// Its manifest. `None` in archives of older releases of Docker.
     pub manifest: Option<Document>,
-    /// Its configuration. None for root file systems and packages.
+    /// Its configuration. `None` for root file systems and packages.
     pub config: Option<Document>,
     /// The variables of `config.Env`, in their order.
     pub environment: Vec<(String, String)>,
@@ -78,7 +78,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// Returns the digest by which it is named: of its manifest, or of its configuration where there is no manifest.
+    /// Returns the digest that identifies it: of its manifest, or of its configuration where there is no manifest.
     pub fn digest(&self) -> Option<Digest> {
         let document = self.manifest.as_ref().or(self.config.as_ref())?;
         Some(document.descriptor.digest)
@@ -94,14 +94,14 @@ impl Image {
 /// A layer.
 #[derive(Debug, Clone)]
 pub struct Layer {
-    /// What the manifest says of it. None where there is no manifest.
+    /// Its descriptor in the manifest. `None` without a manifest.
     pub descriptor: Option<Descriptor>,
     /// The digest of its tar, uncompressed.
     pub diff_id: Option<Digest>,
     pub(crate) place: Place,
 }
 
-/// Where a layer lies.
+/// The location of a layer.
 #[derive(Debug, Clone)]
 pub(crate) enum Place {
     /// It is the blob of its descriptor.

@@ -1,5 +1,5 @@
-//! Reads container images, root file systems and packages as trees of files: without an engine, without unpacking
-//! them, in bounded memory. Prints nothing, runs nothing.
+//! Reads container images, root file systems and packages as trees of files: without an engine, without unpacking them,
+//! in bounded memory. It prints nothing and runs nothing.
 //!
 //! [`open`] recognises a file or folder by its content and reads its documents; [`Source::tree`] reads the layers of
 //! one image, each once from the top to the bottom, and keeps the contents that its caller wants in a temporary file
@@ -10,15 +10,15 @@
 //! | `compression` | gzip, zstd and xz, recognised by their first bytes |
 //! | `digest` | SHA-256 of what is read |
 //! | `docker` | archives of `docker save` |
-//! | `error` | what can be wrong, and where |
+//! | `error` | errors, each with its place |
 //! | `image` | an image: documents, environment, layers |
-//! | `limits` | how much is taken of a hostile image |
+//! | `limits` | limits for hostile images |
 //! | `merge` | one tree of several layers |
 //! | `oci` | indexes, manifests, configurations |
 //! | `package` | `.deb`, `.apk`, and zips such as wheels |
-//! | `source` | recognises what a file or folder is |
+//! | `source` | recognises the format of a file or folder |
 //! | `spool` | the temporary file |
-//! | `store` | where the blobs lie |
+//! | `store` | the blobs, in a folder or in a tar |
 //! | [`tar`] | the entries of a tar |
 //! | `tree` | the files of an image |
 

@@ -1,41 +1,41 @@
-//! How much of an image is taken. Everything that a hostile image could make large has its limit here.
+//! The limits for hostile images: everything that such an image could make large has its limit here.
 
 use std::cell::Cell;
 use std::io::{self, Read};
 
 use crate::error::{Checked, Problem};
 
-/// The size of a JSON document in bytes: twice what registries take of a manifest.
+/// The size of a JSON document in bytes: twice the registries' limit for a manifest.
 pub(crate) const MOST_JSON: u64 = 8 << 20;
 /// The size of all documents of one layout in bytes.
 pub(crate) const MOST_DOCUMENTS: u64 = 64 << 20;
-/// Manifests of all indexes of one layout together.
+/// The number of manifests in all indexes of one layout.
 pub(crate) const MOST_MANIFESTS: u64 = 1000;
-/// Indexes one in the other.
+/// The depth of nested indexes.
 pub(crate) const MOST_NESTED: u64 = 8;
-/// Layers of one image. Engines take 127.
+/// The number of layers of one image. Engines have a limit of 127.
 pub(crate) const MOST_LAYERS: u64 = 1000;
-/// Entries of all layers of one image, ten times what large images have.
+/// The number of entries in all layers of one image, ten times that of large images.
 pub(crate) const MOST_ENTRIES: u64 = 2_000_000;
 /// The length of all names of one image, with the targets of links, extended attributes, and the names of folders that
 /// are only implied.
 pub(crate) const MOST_NAME_BYTES: u64 = 256 << 20;
 /// The longest name, or target of a link. (Linux: PATH_MAX.)
 pub(crate) const LONGEST_NAME: u64 = 4096;
-/// A long name, or what pax says of one entry.
+/// The size of a long name, or of the pax records of one entry.
 pub(crate) const MOST_EXTENDED: u64 = 1 << 20;
 /// The size of a file that is kept. ELF files of two gigabytes exist only with the debug information of browsers.
 pub(crate) const MOST_KEPT: u64 = 4 << 30;
-/// The symbolic links of one path. (Linux: MAXSYMLINKS.)
+/// The number of symbolic links on one path. (Linux: MAXSYMLINKS.)
 pub(crate) const MOST_LINKS: usize = 40;
-/// What one image may unpack to.
+/// The unpacked size of one image.
 const MOST_UNPACKED: u64 = 256 << 30;
-/// What is taken whatever it comes from.
+/// The unpacked size that is accepted at any ratio.
 pub(crate) const ALWAYS_TAKEN: u64 = 1 << 30;
-/// How many bytes may come out of a packed one. Layers unpack to three or four times their size.
+/// The greatest ratio of unpacked to packed bytes. Layers unpack to three or four times their size.
 const MOST_RATIO: u64 = 100;
 
-/// How much has come out of the compressed streams of one image.
+/// Counts the packed and the unpacked bytes of the compressed streams of one image.
 #[derive(Debug, Default)]
 pub(crate) struct Unpacked {
     packed: Cell<u64>,
@@ -43,7 +43,7 @@ pub(crate) struct Unpacked {
 }
 
 impl Unpacked {
-    /// Of a stream of which `packed` bytes are there.
+    /// Returns the count for a stream of `packed` compressed bytes.
     pub(crate) fn of(packed: u64) -> Unpacked {
         Unpacked { packed: Cell::new(packed), unpacked: Cell::new(0) }
     }
@@ -53,7 +53,7 @@ impl Unpacked {
         Packed { inner: reader, count: self }
     }
 
-    /// Counts the bytes that a decompressor gives, as long as they are in proportion.
+    /// Counts the bytes of a decompressor, and fails when the ratio becomes too large.
     pub(crate) fn plain<R: Read>(&self, reader: R) -> Plain<'_, R> {
         Plain { inner: reader, count: self }
     }
@@ -86,7 +86,7 @@ pub(crate) struct Plain<'c, R> {
 
 impl<R: Read> Read for Plain<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        // The reader of xz would take it for the end of a block.
+        // The reader of xz would treat this as the end of a block.
         if buffer.is_empty() {
             return Ok(0);
         }

@@ -1,4 +1,5 @@
-//! Makes one tree of the layers of an image, from the top to the bottom: what a layer hides is never looked at again.
+//! Makes one tree from the layers of an image. Layers are read from the top to the bottom, so that an entry that a
+//! layer above hides is dropped at once.
 //!
 //! (OCI image-spec, layer.md, "Applying Changesets" and "Whiteouts".)
 
@@ -13,10 +14,10 @@ use crate::spool::{Part, Spooling};
 use crate::tar::{Content, Entry, Kind as EntryKind};
 use crate::tree::{Kind, Node, Tree};
 
-/// How many bytes of a file are shown to the one who says whether it is kept.
+/// The number of bytes of a file that are passed to [`Keep`].
 pub const START: usize = 64;
 
-/// Says whether the content of a file is kept: of its path, its size, and its first bytes, at most [`START`].
+/// Decides whether the content of a file is kept, by its path, its size, and its first bytes, at most [`START`].
 pub type Keep<'k> = &'k dyn Fn(&[u8], u64, &[u8]) -> bool;
 
 /// The layers that were merged so far.
@@ -25,22 +26,22 @@ pub(crate) struct Merge<'k> {
     nodes: BTreeMap<Vec<u8>, Node>,
     contents: Vec<Kept>,
     spool: Spooling,
-    /// Paths that are not there in the layers below, nor what is under them.
+    /// Paths that are removed from the layers below, with everything under them.
     hidden: HashSet<Vec<u8>>,
-    /// Paths under which nothing of the layers below is.
+    /// Folders whose content in the layers below is hidden.
     covered: HashSet<Vec<u8>>,
     entries: u64,
     name_bytes: u64,
 }
 
-/// A file that has a number.
+/// A numbered file.
 #[derive(Debug, Clone, Copy)]
 struct Kept {
     size: u64,
     part: Option<Part>,
 }
 
-/// What one layer has at a path.
+/// An object of one layer at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Own {
     File(u64),
@@ -97,7 +98,7 @@ impl<'k> Merge<'k> {
         Problem::at_most("the length of all names together", self.name_bytes, "bytes", MOST_NAME_BYTES)
     }
 
-    /// Whether a layer above has taken a path of this layer away.
+    /// Whether a layer above hides a path of this layer.
     fn is_hidden(&self, path: &[u8], layer: usize) -> bool {
         let above = |path: &[u8]| {
             self.hidden.contains(path)
@@ -108,13 +109,13 @@ impl<'k> Merge<'k> {
     }
 }
 
-/// The folders that a path lies in, without the root.
+/// The folders on a path, without the root.
 fn parents(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| &path[..at])
 }
 
 impl Layer<'_, '_> {
-    /// Takes an entry of the layer's tar.
+    /// Adds an entry of the layer's tar.
     pub(crate) fn enter(&mut self, entry: Entry, content: &mut Content<'_>) -> Checked<()> {
         let target = match &entry.kind {
             EntryKind::Symlink(target) => target.len(),
@@ -157,7 +158,7 @@ impl Layer<'_, '_> {
         self.see(entry, own)
     }
 
-    /// Takes a whiteout; `false` if the entry is none.
+    /// Adds an entry if it is a whiteout, and returns whether it is one.
     fn is_whiteout(&mut self, entry: &Entry) -> Checked<bool> {
         let start = entry.name.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
         let (folder, name) = entry.name.split_at(start);
@@ -165,7 +166,7 @@ impl Layer<'_, '_> {
         let Some(gone) = name.strip_prefix(b".wh.") else { return Ok(false) };
         match gone {
             b".wh..opq" => self.covered.push(folder.to_owned()),
-            // Of AUFS's own: links and locks, which no image should have.
+            // AUFS's own files: links and locks, which no image should have.
             _ if gone.starts_with(b".wh.") => {}
             b"" | b"." | b".." => return Err(Problem::Name("is a whiteout of no name")),
             _ if entry.kind != EntryKind::File => {
@@ -176,7 +177,7 @@ impl Layer<'_, '_> {
         Ok(true)
     }
 
-    /// Keeps a file's content, if it is wanted: also of a hidden one, of which a hard link may be visible. Returns the
+    /// Keeps a file's content, if it is wanted: hidden files too, since a hard link to one may be visible. Returns the
     /// number of the file.
     fn content(&mut self, entry: &Entry, content: &mut Content<'_>) -> Checked<u64> {
         let number = self.merge.contents.len() as u64;
@@ -187,7 +188,7 @@ impl Layer<'_, '_> {
             Problem::at_most("the file", entry.size, "bytes", MOST_KEPT)?;
             part = Some(Part { offset: self.merge.spool.place(), size: entry.size });
             self.merge.spool.put(&start)?;
-            // The rest of what was announced.
+            // The rest of the announced size.
             let rest = entry.size - start.len() as u64;
             let mut into = Into { spool: &mut self.merge.spool, problem: None };
             if let Err(error) = io::copy(&mut content.take(rest), &mut into) {
@@ -223,7 +224,7 @@ impl Layer<'_, '_> {
         }
         match self.merge.nodes.get_mut(&name) {
             Some(known) if known.kind != Kind::Folder => {
-                // The one above is taken, and hides what is under this one too.
+                // The entry of the layer above stays, and hides everything under this one.
             }
             Some(known) if known.implied && is_folder => *known = node,
             Some(known) if known.implied => {
@@ -245,7 +246,7 @@ impl Layer<'_, '_> {
         Ok(())
     }
 
-    /// Makes the folders that a path lies in.
+    /// Adds the missing folders on a path.
     fn imply(&mut self, name: &[u8]) {
         for parent in parents(name) {
             if !self.merge.nodes.contains_key(parent) {
@@ -265,7 +266,7 @@ impl Layer<'_, '_> {
         }
     }
 
-    /// Ends the layer: what it hides is hidden in the layers below.
+    /// Ends the layer: its whiteouts now apply to the layers below.
     pub(crate) fn finish(self) {
         self.merge.hidden.extend(self.hidden);
         self.merge.covered.extend(self.covered);

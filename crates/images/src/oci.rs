@@ -19,7 +19,7 @@ const MANIFESTS: [&str; 2] =
     ["application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json"];
 const CONFIGURATIONS: [&str; 2] =
     ["application/vnd.oci.image.config.v1+json", "application/vnd.docker.container.image.v1+json"];
-/// What the media types of layers start with. The rest is the compression.
+/// The beginnings of layers' media types. The compression follows.
 const LAYERS: [&str; 4] = [
     "application/vnd.oci.image.layer.v1.tar",
     "application/vnd.oci.image.layer.nondistributable.v1.tar",
@@ -79,7 +79,7 @@ struct RawRoot {
     diff_ids: Option<Vec<String>>,
 }
 
-/// What a configuration says.
+/// The parts of a configuration that are used.
 pub(crate) struct Configuration {
     pub(crate) platform: Option<Platform>,
     pub(crate) environment: Vec<(String, String)>,
@@ -129,7 +129,7 @@ pub(crate) fn configuration(bytes: &[u8]) -> Checked<Configuration> {
     })
 }
 
-/// What a layout holds.
+/// The images and notes of a layout.
 #[derive(Default)]
 pub(crate) struct Found {
     pub(crate) images: Vec<Image>,
@@ -193,14 +193,14 @@ pub(crate) fn layout(store: &Store) -> Result<Found, Fault> {
 struct Reading<'s> {
     store: &'s Store,
     found: Found,
-    /// The images by the digests of their manifests, of those that were seen.
+    /// The images by the digests of the manifests that were read.
     seen: BTreeMap<Digest, Option<usize>>,
     manifests: u64,
     missing: Vec<Descriptor>,
 }
 
 impl Reading<'_> {
-    /// Reads an index that is named by those in `above`.
+    /// Reads an index that the indexes in `above` name, one in the other.
     fn index(
         &mut self,
         descriptor: Descriptor,
@@ -242,7 +242,7 @@ impl Reading<'_> {
             self.note(&descriptor, &format!("is of the media type `{}`", descriptor.media_type));
             return Ok(());
         }
-        // A layout may lack what its index names: an image for another platform, most of the time.
+        // A layout may lack what its index names: mostly an image for a different platform.
         let name = blob_name(descriptor.digest);
         if self.store.open(&name).map_err(at(part.as_str()))?.is_none() {
             self.missing.push(descriptor);
@@ -278,7 +278,7 @@ impl Reading<'_> {
         Problem::at_most("its manifest", layers.len() as u64, "layers", MOST_LAYERS).map_err(at(part))?;
         let layers: Vec<Descriptor> =
             layers.into_iter().map(RawDescriptor::checked).collect::<Checked<_>>().map_err(at(part))?;
-        // Signatures and attestations come as images, too.
+        // Signatures and attestations are also stored as images.
         if !layers.is_empty() && !layers.iter().any(|layer| layer.media_type.contains("tar")) {
             self.note(&descriptor, &format!("has layers of the media type `{}`", layers[0].media_type));
             return Ok(());
@@ -316,12 +316,12 @@ impl Reading<'_> {
     }
 }
 
-/// The document as a type, and with all of its fields.
+/// Parses a document as a type, and as a value with all of its fields.
 fn both<'d, T: Deserialize<'d>>(raw: &'d [u8], what: &str) -> Checked<(T, Value)> {
     Ok((parsed(raw, what)?, parsed(raw, what)?))
 }
 
-/// Refuses a document that two kinds of readers would take for two kinds of documents.
+/// Refuses a document that different readers could take for different kinds of documents.
 fn one_kind(value: &Value, others: &[&str], version: Option<u64>) -> Checked<()> {
     if version != Some(2) {
         let found = version.map_or("none".to_owned(), |version| version.to_string());
@@ -352,7 +352,7 @@ fn names<'d>(descriptor: &'d Descriptor, chain: &'d [Arc<Document>]) -> impl Ite
 }
 
 impl Descriptor {
-    /// Whether it is a statement on another image, as BuildKit puts it into an index.
+    /// Whether it is a statement on another image, which BuildKit adds to an index.
     fn is_attestation(&self) -> bool {
         let unknown = self
             .platform
@@ -361,7 +361,7 @@ impl Descriptor {
         unknown || self.annotations.get("vnd.docker.reference.type").is_some_and(|kind| kind == "attestation-manifest")
     }
 
-    /// Refuses a layer that is not a tar that is in the image.
+    /// Refuses a layer that is not a tar, or not in the image.
     pub(crate) fn check_layer(&self) -> Checked<()> {
         let media_type = self.media_type.as_str();
         if media_type.ends_with("+encrypted") {

@@ -10,9 +10,9 @@ use crate::merge::Layer;
 use crate::spool::Part;
 use crate::tar::{Content, Entry, Fault, Kind, Stream, plain_name};
 
-/// What an ar archive starts with.
+/// The first bytes of an ar archive.
 pub(crate) const AR: &[u8] = b"!<arch>\n";
-/// What a Debian package starts with: an ar archive whose first member has this name.
+/// The name of the first member of a Debian package, an ar archive.
 const DEBIAN: &[u8] = b"debian-binary";
 /// A member's header (System V ABI, chapter 7).
 const HEADER: usize = 60;
@@ -22,13 +22,13 @@ pub(crate) fn is_debian(start: &[u8]) -> bool {
     start.strip_prefix(AR).is_some_and(|rest| rest.starts_with(DEBIAN))
 }
 
-/// Returns where the tar of a Debian package is whose files are installed.
+/// Returns the location of the tar in a Debian package with the files to install.
 pub(crate) fn data_of(file: &File) -> Checked<Part> {
     let mut file = file;
     let reading = |source| Problem::Io { action: "read", source };
     let size = file.metadata().map_err(reading)?.len();
     let mut at = AR.len() as u64;
-    // debian-binary, control.tar, data.tar, and what others add.
+    // debian-binary, control.tar, data.tar, and members that other tools add.
     for _ in 0..100 {
         if at == size {
             return Err(Problem::Damaged("it has no member `data.tar`".to_owned()));
@@ -95,7 +95,7 @@ pub(crate) fn is_swift_bundle(file: &File) -> Checked<bool> {
     Ok(false)
 }
 
-/// Refuses a zip whose directory has more entries than names: readers differ in which one of a name counts. (PKWARE,
+/// Refuses a zip whose directory has more entries than names: readers differ in which entry of a name counts. (PKWARE,
 /// APPNOTE.TXT, 4.3.12)
 fn all_different(file: &File, directory: u64, names: u64) -> Checked<()> {
     const CENTRAL: usize = 46;
@@ -113,7 +113,7 @@ fn all_different(file: &File, directory: u64, names: u64) -> Checked<()> {
     }
 }
 
-/// How much of a bundle's manifest is read.
+/// The size limit for a bundle's manifest, in bytes.
 pub(crate) const MOST_MANIFEST: u64 = 1 << 20;
 
 /// Whether an entry may be the manifest of a bundle.

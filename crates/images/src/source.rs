@@ -1,4 +1,4 @@
-//! Recognises what a file or folder is, and reads the images in it.
+//! Recognises the format of a file or folder, and reads the images in it. Only the content decides, never a name.
 
 use std::fs::File;
 use std::io::Read;
@@ -18,7 +18,7 @@ use crate::store::{self, Opened, Store};
 use crate::tar::{self, Content, Entry, Fault, Kind as EntryKind, Stream};
 use crate::tree::Tree;
 
-/// What a file or folder is.
+/// The format of a file or folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// An OCI layout: a folder, or a tar of it.
@@ -29,7 +29,7 @@ pub enum Form {
     RootTar,
     /// A Debian package.
     Debian,
-    /// A package of Alpine's.
+    /// An Alpine package.
     Alpine,
     /// A zip, such as a Python wheel.
     Zip,
@@ -38,21 +38,21 @@ pub enum Form {
 /// A file or folder with images in it.
 #[derive(Debug)]
 pub struct Source {
-    /// Where it is, as it was named.
+    /// Its path, as given by the caller.
     pub path: PathBuf,
-    /// What it is.
+    /// Its format.
     pub form: Form,
     /// The images in it, in its own order.
     pub images: Vec<Image>,
-    /// What is in it and not read: clauses.
+    /// Contents that were not read, each as a clause of a sentence.
     pub notes: Vec<String>,
     store: Store,
 }
 
-/// What packages of apk 3 start with (apk-tools, src/adb.h).
+/// The first bytes of packages of apk 3 (apk-tools, src/adb.h).
 const ADB: &[u8] = b"ADB";
 
-/// What a tar is, by its first entries.
+/// The kind of a tar, by its first entries.
 enum Tar {
     /// It may be an archive of images.
     Images,
@@ -62,10 +62,11 @@ enum Tar {
     SwiftBundle,
 }
 
-/// Opens what is at `path`. `None` if it is no image and no package.
+/// Opens the file or folder at `path`. `None` if it is not an image, a root file system or a package.
 ///
 /// # Errors
-/// When it is one, and cannot be read or is damaged.
+///
+/// It is of such a kind, but damaged, or it cannot be read.
 pub fn open(path: &Path) -> Result<Option<Source>, Error> {
     if path.is_dir() {
         if !path.join("oci-layout").is_file() || !path.join("index.json").is_file() {
@@ -122,7 +123,7 @@ pub fn open(path: &Path) -> Result<Option<Source>, Error> {
     Ok(Some(single(path, form, file, Place::Part(whole))))
 }
 
-/// What an archive is. Newer ones of Docker are both, and then the layout says more.
+/// Returns the format of an archive. Docker's newer archives have both, and then the layout has more information.
 fn form_of(store: &Store) -> Option<Form> {
     let store::Place::Archive { names, .. } = &store.place else { return None };
     if names.has("oci-layout") && names.has("index.json") {
@@ -154,7 +155,7 @@ fn single(path: &Path, form: Form, file: File, place: Place) -> Source {
     Source { path: path.to_owned(), form, images: vec![image], notes: Vec::new(), store }
 }
 
-/// Reads the first entries of a tar, until it is known what it is. `None` if it is no tar.
+/// Reads the first entries of a tar, until its kind is known. `None` if the file is not a tar.
 fn recognised(file: &File, whole: Part, compression: Compression) -> Result<Option<Tar>, Fault> {
     let count = Unpacked::default();
     let mut seen = Seen::default();
@@ -180,18 +181,18 @@ fn recognised(file: &File, whole: Part, compression: Compression) -> Result<Opti
     }
 }
 
-/// The first entries of a tar.
+/// The facts about the first entries of a tar.
 #[derive(Default)]
 struct Seen {
-    /// The one folder that everything is in.
+    /// The folder that contains all entries, if there is only one.
     folder: Option<Vec<u8>>,
-    /// Whether something was seen that no archive of images has.
+    /// Whether an entry was seen that archives of images never have.
     others: bool,
     tar: Option<Tar>,
 }
 
 impl Seen {
-    /// Looks at an entry. The error ends the reading, once it is known what the tar is.
+    /// Reads an entry. The error ends the reading, once the tar's kind is known.
     fn see(&mut self, entry: &Entry, content: &mut Content<'_>) -> Checked<()> {
         let first = entry.name.split(|byte| *byte == b'/').next().unwrap_or_default();
         if entry.kind == EntryKind::Folder || (!self.others && is_of_archive(&entry.name)) {
@@ -224,8 +225,8 @@ impl Seen {
     }
 }
 
-/// Whether an archive of images may have a file of that name: `oci-layout`, blobs; configurations and layers, which are
-/// called as their maker likes, at the root or in a folder each.
+/// Whether an archive of images may have a file of that name: `oci-layout`, blobs; configurations and layers, with any
+/// names, at the root or in a folder each.
 fn is_of_archive(name: &[u8]) -> bool {
     let parts: Vec<&[u8]> = name.split(|byte| *byte == b'/').collect();
     match parts.as_slice() {
@@ -238,11 +239,11 @@ fn is_of_archive(name: &[u8]) -> bool {
 }
 
 impl Source {
-    /// Reads the layers of one of the images, each once, and returns the files that a process in it sees. The contents
-    /// are kept that `keep` wants.
+    /// Reads the layers of one of the images, each once, and returns the files that a process in it sees. Contents are
+    /// kept if `keep` returns true.
     ///
     /// # Errors
-    /// When a layer is missing, cannot be read, is not what its digest says, or would do harm.
+    /// A layer is missing, cannot be read, differs from its digest, or would do harm.
     pub fn tree(&self, image: &Image, keep: Keep<'_>) -> Result<Tree, Error> {
         let mut merge = Merge::new(keep).map_err(|problem| problem.of(&self.path))?;
         let count = Unpacked::default();
@@ -256,10 +257,10 @@ impl Source {
         merge.finish().map_err(|problem| problem.of(&self.path))
     }
 
-    /// Opens a blob that a descriptor names: a layer as it is packed, a document. Its bytes are not checked.
+    /// Opens a blob that a descriptor names: a packed layer, or a document. Its bytes are not checked.
     ///
     /// # Errors
-    /// When it is missing, or has another size.
+    /// It is missing, or has a different size.
     pub fn blob(&self, descriptor: &crate::Descriptor) -> Result<impl Read + '_, Error> {
         let opened = self.store.blob(descriptor.digest, descriptor.size);
         opened
@@ -295,14 +296,14 @@ impl Source {
             Place::Named(name) => docker::digest_of(name),
             _ => layer.descriptor.as_ref().map(|descriptor| descriptor.digest),
         };
-        // Of a layer that is not compressed, both digests are those of its tar.
+        // Both digests of an uncompressed layer are its tar's.
         let mut packed = match expected.or(layer.diff_id) {
             Some(_) => Hashing::new(opened.reader),
             None => Hashing::counting(opened.reader),
         };
         let mut compression = Compression::Plain;
         let read = unpacked(&mut packed, count, layer.diff_id, &mut compression, into);
-        // If the bytes are not those that were published, that is what is wrong, whatever they look like.
+        // A wrong digest is reported first: then other faults are only its consequence.
         let (found, size) = packed.finish().map_err(Problem::reading)?;
         if size < opened.size {
             return Err(Problem::Truncated("its file was cut while it was read".to_owned()).into());
@@ -323,7 +324,7 @@ impl Source {
     }
 }
 
-/// Reads a layer's tar. Returns the digest of what came out of the compressed stream, if there is one to compare with.
+/// Reads a layer's tar. Returns the digest of the uncompressed stream, if there is one to compare with.
 fn unpacked(
     packed: &mut Hashing<Box<dyn Read + '_>>,
     count: &Unpacked,

@@ -1,4 +1,5 @@
-//! The contents that are kept: one behind the other in one temporary file, which has no name.
+//! The kept contents, one behind the other in one temporary file. The file has no name, so that it cannot be left
+//! behind.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
@@ -25,7 +26,7 @@ impl Spooling {
         Ok(Spooling { file: BufWriter::with_capacity(256 << 10, file), written: 0 })
     }
 
-    /// Where the next bytes go to.
+    /// The offset of the next write.
     pub(crate) fn place(&self) -> u64 {
         self.written
     }

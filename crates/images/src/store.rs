@@ -1,4 +1,5 @@
-//! Where the blobs of an image lie: in a folder, or in a tar.
+//! The blobs of an image: in a folder, or in a tar. A compressed tar is unpacked once into a temporary file, since
+//! blobs are read in any order.
 
 use std::cell::Cell;
 use std::fs::{self, File};
@@ -20,34 +21,34 @@ const MOST_FILES: u64 = 100_000;
 #[derive(Debug)]
 pub(crate) struct Store {
     pub(crate) place: Place,
-    /// How much was read of documents.
+    /// The number of bytes read of documents.
     documents: Cell<u64>,
 }
 
-/// Where the blobs are.
+/// The location of the blobs.
 #[derive(Debug)]
 pub(crate) enum Place {
     /// The root folder of an OCI layout.
     Folder(PathBuf),
-    /// A tar, and what is where in it.
+    /// A tar, and the offsets of its files.
     Archive { file: File, names: Names },
     /// A file that is a tar or a package by itself.
     File(File),
 }
 
-/// What the names of a tar stand for.
+/// The files of a tar by name.
 #[derive(Debug, Default)]
 pub(crate) struct Names(HashMap<Vec<u8>, Slot>);
 
 #[derive(Debug, Clone)]
 enum Slot {
     File(Part),
-    /// The name that a link leads to.
+    /// The target of a link.
     Link(Vec<u8>),
 }
 
 impl Names {
-    /// Takes an entry in.
+    /// Adds an entry.
     pub(crate) fn enter(&mut self, entry: Entry) -> Checked<()> {
         let slot = match entry.kind {
             Kind::File => Slot::File(Part { offset: entry.offset, size: entry.size }),
@@ -82,7 +83,7 @@ impl Names {
     }
 }
 
-/// The name that a link in a folder leads to; a name that nothing has if that is outside.
+/// Resolves a link in a folder. Returns a name that cannot exist if the target is outside the tar.
 fn joined(folder: &[u8], target: &[u8]) -> Vec<u8> {
     let start = if target.starts_with(b"/") { &[][..] } else { folder };
     let mut parts: Vec<&[u8]> = Vec::new();
@@ -108,7 +109,7 @@ impl Store {
         Store { place, documents: Cell::new(0) }
     }
 
-    /// Reads what is in a tar that is not compressed.
+    /// Reads an uncompressed tar.
     pub(crate) fn archive(file: File) -> Result<Store, tar::Fault> {
         let size = file.metadata().map_err(|source| Problem::Io { action: "read", source })?.len();
         let mut names = Names::default();
@@ -118,7 +119,7 @@ impl Store {
         Ok(Store::new(Place::Archive { file, names }))
     }
 
-    /// Unpacks a compressed tar into a temporary file, and reads what is in it.
+    /// Unpacks a compressed tar into a temporary file, and reads it.
     pub(crate) fn unpacked(file: &File) -> Result<Store, tar::Fault> {
         let count = Unpacked::default();
         let size = file.metadata().map_err(|source| Problem::Io { action: "read", source })?.len();
@@ -131,7 +132,7 @@ impl Store {
         Ok(Store::new(Place::Archive { file: spool.into_file(), names }))
     }
 
-    /// Opens the file of that name; `None` if there is none.
+    /// Opens the file of that name; `None` if it does not exist.
     pub(crate) fn open(&self, name: &str) -> Checked<Option<Opened<'_>>> {
         match &self.place {
             Place::Folder(folder) => {
@@ -158,7 +159,7 @@ impl Store {
     /// Opens a blob.
     ///
     /// # Errors
-    /// When it is missing or cannot be read, or has another size.
+    /// It is missing, cannot be read, or has a different size.
     pub(crate) fn blob(&self, digest: Digest, size: u64) -> Checked<Opened<'_>> {
         let name = blob_name(digest);
         let opened = self.open(&name)?.ok_or(Problem::Missing(name))?;
@@ -185,7 +186,7 @@ impl Store {
     }
 }
 
-/// Where a blob lies (OCI image-spec, image-layout.md, "Blobs").
+/// The path of a blob in a layout (OCI image-spec, image-layout.md, "Blobs").
 pub(crate) fn blob_name(digest: Digest) -> String {
     format!("blobs/sha256/{}", digest.hex())
 }
@@ -193,7 +194,8 @@ pub(crate) fn blob_name(digest: Digest) -> String {
 /// Opens a file that a user named.
 ///
 /// # Errors
-/// When it is no file, or may not be read.
+///
+/// It is not a regular file, or cannot be read.
 pub(crate) fn opened(path: &Path) -> Result<File, Error> {
     let reading = |source| Problem::Io { action: "read", source }.of(path);
     if !fs::metadata(path).map_err(reading)?.is_file() {
@@ -202,7 +204,7 @@ pub(crate) fn opened(path: &Path) -> Result<File, Error> {
     File::open(path).map_err(reading)
 }
 
-/// Keeps all that is read.
+/// Copies all that is read into a spool.
 struct Copying<R> {
     inner: R,
     spool: Spooling,
@@ -217,7 +219,7 @@ impl<R: Read> Read for Copying<R> {
 }
 
 impl tar::Fault {
-    /// The same, of the file at `path`.
+    /// Returns the fault as an error of the file at `path`.
     pub(crate) fn of(self, path: &Path, part: Option<String>) -> Error {
         Error { path: path.into(), part, entry: self.entry, problem: self.problem }
     }

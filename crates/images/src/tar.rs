@@ -1,5 +1,5 @@
-//! The entries of a tar, as a stream. [`next`] is the only reader of headers; who copies a tar gets the blocks too, as
-//! they were read.
+//! The entries of a tar, as a stream. [`next`] is the only reader of headers; it also returns the raw blocks, so that a
+//! tar can be copied without a change.
 //!
 //! (POSIX.1-2024, pax; GNU tar manual, "Basic Tar Format".)
 
@@ -21,15 +21,15 @@ pub enum Kind {
     File,
     /// A folder.
     Folder,
-    /// With its target as it is written.
+    /// A symbolic link, with its target unchanged.
     Symlink(Vec<u8>),
-    /// With the name of the entry that it is another name of.
+    /// A hard link, with the name of the entry that it refers to.
     HardLink(Vec<u8>),
     /// A device or pipe.
     Special,
 }
 
-/// An entry as it is written.
+/// An entry with its raw headers.
 #[derive(Debug)]
 pub struct RawEntry {
     /// The headers of extensions before it with their contents, in whole blocks.
@@ -38,7 +38,7 @@ pub struct RawEntry {
     pub header: [u8; BLOCK],
     /// Its name.
     pub name: Vec<u8>,
-    /// Its kind. Names in links are as they are written.
+    /// Its kind. Names in links are unchanged.
     pub kind: Kind,
     /// The size of its content in bytes: zero for all but files.
     pub size: u64,
@@ -47,7 +47,7 @@ pub struct RawEntry {
     facts: Facts,
 }
 
-/// What else headers say of an entry.
+/// The other fields of an entry's headers.
 #[derive(Debug)]
 struct Facts {
     mode: u32,
@@ -57,12 +57,12 @@ struct Facts {
     xattrs: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// What [`next`] finds.
+/// The result of [`next`].
 #[derive(Debug)]
 pub enum Next {
     /// An entry, whose content is read next.
     Entry(Box<RawEntry>),
-    /// The first block of the end mark. Before it there may be extensions that are meant for all entries.
+    /// The first block of the end mark. Global extensions may precede it.
     End(Vec<u8>),
 }
 
@@ -182,7 +182,7 @@ struct Extended {
     sparse: bool,
 }
 
-/// Takes an entry and its content.
+/// Receives an entry and its content.
 pub(crate) type See<'e> = &'e mut dyn FnMut(Entry, &mut Content<'_>) -> Checked<()>;
 
 /// A problem, and the entry that has it.
@@ -200,7 +200,7 @@ impl From<Problem> for Fault {
     }
 }
 
-/// Whether a file's first block is a tar's.
+/// Whether a file's first block is a tar header or an end mark.
 pub fn is_header(block: &[u8]) -> bool {
     block.get(..BLOCK).and_then(|block| <&[u8; BLOCK]>::try_from(block).ok()).is_some_and(|block| {
         // An empty tar is its end mark.
@@ -208,7 +208,7 @@ pub fn is_header(block: &[u8]) -> bool {
     })
 }
 
-/// Shows every entry of a tar to `see`, which may leave the content unread. The source is read up to the end mark.
+/// Passes every entry of a tar to `see`, which may leave the content unread. The source is read up to the end mark.
 pub(crate) fn each(source: &mut dyn Source, see: See<'_>) -> Result<(), Fault> {
     let mut at = 0;
     loop {
@@ -276,7 +276,7 @@ pub fn next(source: &mut dyn Read, at: &mut u64) -> Result<Next, ReadError> {
     }
 }
 
-/// The number in a field. Some tools leave fields empty that they have nothing for.
+/// The number in a field. Some tools leave unused fields empty.
 fn number(
     header: &Header,
     header_at: u64,
@@ -292,7 +292,7 @@ fn number(
     }
 }
 
-/// The entry with this header, whose own field says `size`.
+/// The entry with this header, whose own field for the size is `size`.
 fn entry(block: [u8; BLOCK], header_at: u64, size: u64, mut extended: Extended) -> Result<RawEntry, Fault> {
     let header = Header::from_byte_slice(&block);
     let name = extended.name.take().unwrap_or_else(|| header.path_bytes().into_owned());
@@ -320,7 +320,8 @@ fn entry(block: [u8; BLOCK], header_at: u64, size: u64, mut extended: Extended) 
     };
     let has_extended_size = extended.size.is_some();
     let size = extended.size.unwrap_or(size);
-    // What is no file has no content; some tools write a size all the same, and others then read content.
+    // Only files have content. Some tools write a size for other kinds, and then some readers take content for them,
+    // and others do not.
     if kind != Kind::File && size != 0 {
         return Err(unsupported("it is no file and has a size"));
     }

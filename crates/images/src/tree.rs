@@ -11,7 +11,7 @@ use crate::spool::{Part, Range, Spool};
 /// A file, folder, link or device of an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// The permissions, with the bits for setuid, setgid and sticky.
     pub mode: u32,
@@ -19,17 +19,17 @@ pub struct Node {
     pub uid: u64,
     /// The group's number.
     pub gid: u64,
-    /// When it was changed last: seconds since 1970.
+    /// The time of its last change, in seconds since 1970.
     pub mtime: i64,
     /// Its extended attributes, such as `security.capability`.
     pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
-    /// The layer that it is from: 0 is the lowest.
+    /// The number of its layer, from 0 for the lowest.
     pub layer: usize,
-    /// Whether no entry describes this folder, only what is in it.
+    /// Whether only entries below this folder imply it.
     pub implied: bool,
 }
 
-/// What a node is.
+/// The kind of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
     /// A file.
@@ -43,7 +43,7 @@ pub enum Kind {
     },
     /// A folder.
     Folder,
-    /// A symbolic link, with its target as it is written.
+    /// A symbolic link, with its target unchanged.
     Symlink(Vec<u8>),
     /// A device or a pipe.
     Special,
@@ -66,18 +66,17 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Returns all that is in it, sorted by path.
+    /// Returns all nodes with their paths, sorted by path.
     pub fn nodes(&self) -> impl Iterator<Item = (&[u8], &Node)> {
         self.nodes.iter().map(|(path, node)| (path.as_slice(), node))
     }
 
-    /// Returns what is at a path, without following a link in its last part.
+    /// Returns the node at a path, without following a link in its last part.
     pub fn get(&self, path: &[u8]) -> Option<&Node> {
         self.nodes.get(path)
     }
 
-    /// Returns the path of what is at `path`, through symbolic links, none of which leads out of the root. `None` if
-    /// there is nothing.
+    /// Resolves the symbolic links in a path; none of them leaves the root. `None` if the target does not exist.
     pub fn resolve(&self, path: &[u8]) -> Option<Vec<u8>> {
         let mut inside: Vec<u8> = Vec::new();
         let parts = |path: &[u8]| -> Vec<Vec<u8>> {
@@ -157,5 +156,5 @@ impl Tree {
     }
 }
 
-/// The most parts of a path that wait while links are followed.
+/// The limit on the parts of a path that are still to be resolved.
 const MOST_PARTS: usize = 1 << 16;

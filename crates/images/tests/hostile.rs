@@ -1,4 +1,4 @@
-//! Images that are damaged, incomplete or malicious: one error that says where, or a note.
+//! Images that are damaged, incomplete or malicious: one error with its place, or a note.
 
 use std::fs;
 use std::io::Write;
@@ -11,7 +11,7 @@ fn tar() -> Vec<u8> {
     Tar::default().file("bin/x", 0o755, b"\x7fELF").bytes()
 }
 
-/// Reads everything of a layout.
+/// Reads a layout completely.
 fn read(layout: &Layout) -> Result<(usize, Vec<String>), String> {
     let folder = tempfile::tempdir().unwrap();
     layout.write(folder.path());
@@ -258,7 +258,7 @@ fn of_archive(source: Option<Source>) -> Result<(usize, Vec<String>), String> {
     whole(source.expect("an archive"))
 }
 
-/// Every form, cut and changed anywhere: an answer or an error.
+/// Every format, cut off or changed anywhere, gives a result or an error.
 #[test]
 fn whatever_was_damaged_ends_with_an_answer() {
     let image = Image::of(tar());

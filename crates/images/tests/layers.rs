@@ -1,4 +1,4 @@
-//! The tree that several layers make.
+//! The tree made from several layers.
 
 use std::path::Path;
 
@@ -92,7 +92,7 @@ fn upper_layers_replace_and_hide() {
     let two = tree.get(b"etc/two").unwrap();
     assert!(two.is_privileged() && two.layer == 0 && two.mode == 0o4755 && two.mtime == 1_600_000_000);
     assert!(tree.get(b"opt/a").unwrap().implied);
-    // The folder is one that the lowest layer describes.
+    // The lowest layer describes the folder.
     assert!(!tree.get(b"etc").unwrap().implied);
 }
 

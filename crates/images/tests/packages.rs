@@ -1,4 +1,4 @@
-//! Packages, and what is no package.
+//! Packages, and files that only resemble one.
 
 use std::fs;
 

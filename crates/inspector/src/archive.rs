@@ -1,4 +1,4 @@
-//! Reads static archives: System V and GNU layout, both sizes of index, long names in GNU's and BSD's way.
+//! Reads static archives: System V and GNU layout, both sizes of index, long names as GNU and as BSD write them.
 
 use crate::bytes::printable;
 use crate::error::InspectError;

@@ -33,7 +33,7 @@ const SHN_XINDEX: u16 = 0xffff;
 const SHN_ABS: u16 = 0xfff1;
 const SHN_COMMON: u16 = 0xfff2;
 
-/// A parsed ELF file. Tables that lie outside the file are left out; [`Elf::damage`] has the first.
+/// A parsed ELF file. Tables outside the file are left out; [`Elf::damage`] has the first.
 #[derive(Debug)]
 pub(crate) struct Elf<'a> {
     pub(crate) bytes: Bytes<'a>,
@@ -124,7 +124,7 @@ pub(crate) struct Dynamic<'a> {
 }
 
 impl<'a> Elf<'a> {
-    /// Reads the header and every table that lies in the file. The error describes a fault of the header.
+    /// Reads the header and every table inside the file. The error describes a fault of the header.
     pub(crate) fn parse(data: &'a [u8]) -> Result<Self, String> {
         let ident = data.get(..16).ok_or("the file ends within the header")?;
         if !ident.starts_with(b"\x7fELF") {

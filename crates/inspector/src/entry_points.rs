@@ -72,7 +72,7 @@ pub(crate) fn jump_size(arch: Arch) -> usize {
     if arch == Arch::Aarch64 { 4 } else { 5 }
 }
 
-/// Returns the target of a jump. `None` if these bytes are no jump.
+/// Returns the target of a jump. `None` if these bytes are not a jump.
 fn jump_target(arch: Arch, entry: u64, code: &[u8]) -> Option<u64> {
     if arch == Arch::Aarch64 {
         // B: 26 bits, in words.
@@ -86,14 +86,14 @@ fn jump_target(arch: Arch, entry: u64, code: &[u8]) -> Option<u64> {
 }
 
 impl EntryPoints {
-    /// Reads the note. `None` if there is none.
+    /// Reads the note. `None` if the file has no such note.
     pub(crate) fn of(elf: &Elf<'_>) -> Option<Result<EntryPoints, String>> {
         let notes = note::all(elf).into_iter().filter(|note| note.owner == note::OWNER && note.kind == KIND);
         let note = notes.map(|note| note.description).next()?;
         Some(EntryPoints::read(elf, note))
     }
 
-    /// Reads the note; an error if there is none.
+    /// Reads the note; an error if it is missing.
     pub(crate) fn required(elf: &Elf<'_>) -> Result<EntryPoints, String> {
         EntryPoints::of(elf).unwrap_or_else(|| Err("there is no note on the entry points".to_owned()))
     }
@@ -123,7 +123,7 @@ impl EntryPoints {
         }
     }
 
-    /// Returns the address of the donor's first byte. The program's own segments lie before it.
+    /// Returns the address of the donor's first byte. The program's own segments precede it.
     pub(crate) fn donor(&self) -> u64 {
         self.donor
     }

@@ -1,20 +1,20 @@
 //! An independent reader: which allocator a file carries, and whether a graft is intact.
 //!
 //! It shares no code with the crates that make grafts, not even names and numbers, so that a mistake there is not
-//! repeated here. `known` is no exception: it describes other people's allocators. It only reads; the crate `trial`
-//! links and runs programs.
+//! repeated here. Only `known` is shared: it describes other people's allocators, not grafts. It only reads; the crate
+//! `trial` links and runs programs.
 //!
 //! | module | what lives there |
 //! | --- | --- |
-//! | `subject` | what is read of each kind of file: executables, archives, what serves `malloc` |
+//! | `subject` | inspects each kind of file: executables, archives, files of Windows |
 //! | `evidence` | evidence of an allocator: symbols, constants, families of names |
 //! | `code` | the machine code behind `malloc` and its like, as evidence of its owner |
 //! | `entry_points` | the note on the entry points of an executable, checked against the code |
-//! | `redirected` | where a donor lies in such an executable, for profilers |
+//! | `redirected` | the addresses of a donor in such an executable, for profilers |
 //! | `note` | the notes of a graft |
 //! | [`verify`] | the checks of a graft |
 //! | `report` | the result of [`inspect`] |
-//! | `loader` | what a dynamic loader does: the library whose `malloc` a program is bound to |
+//! | `loader` | follows a dynamic loader to the library whose `malloc` a program is bound to |
 //! | `facts` | facts about a program, beside its allocators, that matter for a graft |
 //! | `archive`, `library` | static archives and the objects in them |
 //! | `elf` | ELF files |
@@ -46,13 +46,13 @@ pub use report::{
     Allocator, Arch, Evidence, Facts, Graft, Hook, Kind, Libc, Link, Relro, Report, Source, Strings, Way, name,
 };
 
-/// Says which allocator is in a file: an ELF executable, shared object or relocatable object, or a static archive; of
-/// files of Windows, whether a donor is in them.
+/// Finds the allocator in a file: an ELF executable, shared object or relocatable object, or a static archive. In files
+/// of Windows it finds donors only.
 ///
-/// Never guesses: what the file itself does not show is `unknown`.
+/// Never guesses: an allocator that the file itself does not prove is `unknown`.
 ///
 /// # Errors
-/// The file is of another kind, or too damaged to be read.
+/// The file is of a different kind, or too damaged to be read.
 pub fn inspect(bytes: &[u8]) -> Result<Report, InspectError> {
     if archive::is_archive(bytes) {
         subject::library::inspect(bytes)

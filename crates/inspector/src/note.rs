@@ -43,7 +43,7 @@ pub(crate) const OWNER: &[u8] = b"allograft\0";
 /// Bytes of the note's description.
 pub(crate) const DESCRIPTION_SIZE: usize = 512;
 
-/// One note, as it lies in the file.
+/// One note of a file, unparsed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RawNote<'a> {
     /// The owner with its NUL, without padding.
@@ -62,7 +62,7 @@ pub(crate) struct GraftNote {
     pub(crate) allograft: String,
 }
 
-/// Whether `malloc` and `free` were bound to the graft when the program was linked: the note of type 3.
+/// Whether `malloc` and `free` were bound to the graft when the program was linked: by the note of type 3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Binding {
     /// They are bound to the graft's.

@@ -23,7 +23,7 @@ pub(crate) struct Section<'a> {
     pub(crate) data: &'a [u8],
 }
 
-/// What kind of file it is.
+/// The kind of a file of Windows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     Program,
@@ -55,7 +55,7 @@ pub(crate) struct Import<'a> {
     pub(crate) function: Option<&'a [u8]>,
 }
 
-/// The offset of an image's PE signature; `None` if the file is no image.
+/// The offset of an image's PE signature; `None` if the file is not an image.
 fn signature(bytes: &Bytes<'_>) -> Option<usize> {
     if !bytes.data.starts_with(b"MZ") {
         return None;
@@ -139,7 +139,7 @@ impl<'a> Pe<'a> {
             let entry = bytes.slice(at as u64, SECTION as u64).ok_or_else(|| cut("the section table"))?;
             let field = |place: usize| bytes.over(entry).u32(place).unwrap_or(0);
             let (address, offset, mut size) = (field(12), field(20), field(16));
-            // What is loaded may be less than what lies in the file, which is padded.
+            // The file is padded; a section's loaded size may be smaller.
             if image.is_some() && field(8) != 0 {
                 size = size.min(field(8));
             }
@@ -152,7 +152,7 @@ impl<'a> Pe<'a> {
         Ok(pe)
     }
 
-    /// Returns what lies at an address of the loaded image, up to the end of its section.
+    /// Returns the bytes from an address of the loaded image on, to the end of its section.
     fn loaded(&self, address: u32) -> Option<&'a [u8]> {
         self.sections.iter().find_map(|section| {
             let at = usize::try_from(address.checked_sub(section.address)?).ok()?;

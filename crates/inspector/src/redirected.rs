@@ -1,4 +1,5 @@
-//! Where a donor lies in an executable that was grafted after linking, and which functions lead to it.
+//! Locates the donor in an executable that was grafted after linking, and the functions that jump to it. Profilers
+//! attribute their samples with it.
 
 use std::ops::Range;
 
@@ -14,7 +15,8 @@ pub struct Redirected {
     pub functions: Vec<(u64, &'static str)>,
 }
 
-/// Reads the note on entry points of an executable. `None` if there is none, or if the code does not confirm it.
+/// Reads the note on entry points of an executable. `None` if the file has no such note, or the code does not confirm
+/// it.
 pub fn redirected(bytes: &[u8]) -> Option<Redirected> {
     let elf = Elf::parse(bytes).ok()?;
     let points = EntryPoints::of(&elf)?.ok().filter(|points| points.is_confirmed(&elf))?;

@@ -17,7 +17,8 @@ pub struct Report {
     pub libc: Libc,
     /// The allocator that serves `malloc`.
     pub malloc: Allocator,
-    /// The allocator of the language's own blocks (Rust's `#[global_allocator]`, Go's runtime), if that is another one.
+    /// The allocator of the language's own blocks (Rust's `#[global_allocator]`, Go's runtime), if it differs from
+    /// `malloc`'s.
     pub language_allocator: Option<Allocator>,
     /// Whether the string functions are the C library's own.
     pub strings: Strings,
@@ -25,12 +26,12 @@ pub struct Report {
     pub strings_evidence: Vec<Evidence>,
     /// The C library's release, or a bound of it: `2.36`, `>=2.34`.
     pub libc_version: Option<String>,
-    /// The allocator of the C library's own blocks, if another one serves `malloc`: musl's allocator is still in such a
-    /// program, and still reached.
+    /// The allocator of the C library's own blocks, if a different one serves `malloc`: such a program still contains
+    /// musl's allocator, and calls it.
     pub libc_allocator: Option<Allocator>,
     /// Further facts that matter for a graft.
     pub facts: Facts,
-    /// Whether and how another allocator can be put in.
+    /// Whether and how the file's allocator can be replaced.
     pub graft: Graft,
 }
 
@@ -61,7 +62,7 @@ pub enum Hook {
     Real,
     /// It does nothing: a child of a program with threads may hang.
     Empty,
-    /// There is none.
+    /// The file has no such function.
     None,
     /// It is unknown.
     Unknown,
@@ -79,16 +80,16 @@ pub enum Relro {
     None,
 }
 
-/// Whether and how another allocator can be put in.
+/// Whether and how a file's allocator can be replaced.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Graft {
-    /// How another allocator can be put in.
+    /// The way to replace it.
     pub way: Way,
     /// The reason, as a sentence.
     pub detail: String,
 }
 
-/// How another allocator can be put in.
+/// A way to replace a file's allocator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Way {
@@ -142,7 +143,7 @@ pub enum Libc {
     Ucrt,
     /// Windows' older C library, `msvcrt.dll`.
     Msvcrt,
-    /// There is none.
+    /// The file needs no C library.
     None,
     /// It is unknown.
     Unknown,
@@ -169,8 +170,8 @@ pub struct Allocator {
     pub version: Option<String>,
     /// The evidence, strongest first; other observations follow.
     pub evidence: Vec<Evidence>,
-    /// The other file that it is in: the library that a dynamic program is bound to, as a path in the root. Null if it
-    /// is in the file itself, or unknown.
+    /// The file that contains it: the library that a dynamic program is bound to, as a path in the root. Null if the
+    /// inspected file contains it, or if that is unknown.
     pub file: Option<String>,
 }
 
@@ -238,7 +239,7 @@ impl Evidence {
 pub enum Source {
     /// The note that a graft leaves.
     Note,
-    /// What the dynamic loader would do in the root: which files it loads, and which of them it binds to.
+    /// The dynamic loader's choice in the root: the files that it loads, and the one that it binds `malloc` to.
     Loader,
     /// Names of symbols, or of the libraries and the loader of a dynamic file.
     Symbols,
@@ -283,7 +284,7 @@ pub enum Arch {
     S390x,
     /// EM_LOONGARCH.
     LoongArch64,
-    /// Another `e_machine`.
+    /// Any other `e_machine`.
     Machine(u16),
     /// An archive whose members are for several architectures.
     Mixed,

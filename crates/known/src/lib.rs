@@ -1,4 +1,4 @@
-//! The allocators that other people put into programs, and other things that leave marks: a row for each.
+//! The allocators that other people put into programs, and other code that leaves marks: a row for each.
 //!
 //! Inspection, refusals and profiles ask this one table, so a new allocator is one row. It is data about other people's
 //! code and says nothing about how a graft is made, which is why `inspector` may use it: it shares nothing else with
@@ -19,7 +19,7 @@ mod veil;
 pub use allocators::ROWS;
 pub use veil::{Mark, unveil, veiled};
 
-/// One allocator, or something else that leaves marks of its own.
+/// One allocator, or other code that leaves marks.
 #[derive(Debug)]
 pub struct Row {
     /// The row's own name. It differs from `name` only if an allocator has several rows.
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(family(b"_ZN8snmalloc4PoolIvE7acquireEv"), Some("snmalloc"));
         assert_eq!(family(b"_ZZN5scudo4initEvE4once"), Some("scudo"));
         assert_eq!(family(b"_ZNK8tcmalloc4Span3endEv"), Some("tcmalloc"));
-        // The type of an argument is no namespace of the function.
+        // The type of an argument is not a namespace of the function.
         assert_eq!(family(b"_Z4useN8snmalloc4PoolE"), None);
         assert_eq!(family(b"mixer"), None);
     }

@@ -1,5 +1,5 @@
-//! Marks as this program keeps them: complemented, and restored at run time. This program, too, is a file that users
-//! inspect, and must not carry the marks of allocators that are not in it.
+//! Keeps marks complemented, and restores them at run time. This program is also a file that users inspect, and must
+//! not carry the marks of allocators that it does not contain.
 
 use std::hint::black_box;
 
@@ -7,20 +7,20 @@ use std::hint::black_box;
 #[derive(Debug)]
 pub struct Mark {
     pub(crate) veiled: &'static [u8],
-    /// What it is, in reports.
+    /// Its description in reports.
     pub what: &'static str,
     /// The release, or line of releases, that the mark proves: no other one has it.
     pub version: Option<&'static str>,
 }
 
 impl Mark {
-    /// Returns the bytes as they are in a file.
+    /// Returns the bytes to find in a file.
     pub fn bytes(&self) -> Vec<u8> {
         unveil(self.veiled)
     }
 }
 
-/// Restores what [`veiled`] complemented.
+/// Restores bytes that [`veiled`] has complemented.
 pub fn unveil(bytes: &'static [u8]) -> Vec<u8> {
     // Without the barrier the compiler may restore the bytes at build time.
     black_box(bytes).iter().map(|byte| !byte).collect()

@@ -12,7 +12,8 @@ pub trait Executor {
     /// Runs a program once, undisturbed, for `limit` at most.
     ///
     /// # Errors
-    /// The program cannot be run or takes too long. A program that fails is no error: its end is part of the result.
+    /// The program cannot be run or takes too long. A program that fails is not an error: its end is part of the
+    /// result.
     fn time(&mut self, invocation: &Invocation, limit: Duration) -> Result<TimedRun, RunError>;
 
     /// Runs a program once and measures its memory.
@@ -24,7 +25,7 @@ pub trait Executor {
     /// Runs a program once, or until `limit`, and counts the system calls by which allocators wait and get memory.
     ///
     /// # Errors
-    /// As for [`Executor::memory`]. A run that reaches `limit` is no error.
+    /// As for [`Executor::memory`]. A run that reaches `limit` is not an error.
     fn calls(&mut self, invocation: &Invocation, limit: Duration) -> Result<CallsRun, RunError>;
 }
 
@@ -176,13 +177,13 @@ pub struct Service {
 }
 
 impl Figures {
-    /// Returns the figure that is compared: the time; of a server, the time per request.
+    /// Returns the figure that is compared: the time; for a server, the time per request.
     pub fn cost(&self) -> f64 {
         self.service.map_or(self.wall_s, |service| 1.0 / service.requests_per_second)
     }
 
-    /// Returns the seconds of processor time, in the program and in the kernel; of a server, for each request. `None`
-    /// if the kernel counted none.
+    /// Returns the seconds of processor time, in the program and in the kernel; for a server, per request. `None` if
+    /// the kernel counted none.
     pub fn processor_cost(&self) -> Option<f64> {
         let requests = self.service.map_or(1.0, |service| service.requests_per_second * self.wall_s);
         Some((self.user_s + self.system_s) / requests).filter(|cost| cost.is_finite() && *cost > 0.0)
@@ -194,7 +195,7 @@ impl Figures {
 pub struct Memory {
     /// The most that was resident at any time, of the largest of its processes.
     pub peak_bytes: u64,
-    /// The memory that was still resident at the end; of a server, a second after the load.
+    /// The memory that was still resident at the end; for a server, a second after the load.
     pub last_bytes: u64,
 }
 

@@ -8,7 +8,7 @@
 //! | `session` | checks, rounds and when to stop them |
 //! | `statistics` | ratios, intervals, tests, when to stop |
 //! | `process` | real runs: timed, traced for memory and for system calls, servers under load |
-//! | `machine` | facts about the machine, and what else it was doing |
+//! | `machine` | facts about the machine, and its other work |
 //! | `results` | the document with every raw run |
 //! | `recommendation` | the choice of an arm |
 //! | `report` | HTML, Markdown and CSV of a document |

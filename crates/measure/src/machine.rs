@@ -1,11 +1,11 @@
-//! Facts about the machine, and what else it was doing during a measurement.
+//! Facts about the machine, and its other work during a measurement.
 
 use std::fs;
 
 use nix::sys::resource::{UsageWho, getrusage};
 use serde::{Deserialize, Serialize};
 
-/// Facts that figures depend on. Those that the machine does not report are absent.
+/// Facts that figures depend on. Facts that the machine does not report are absent.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Machine {
     /// Its architecture, as Rust names it.
@@ -87,7 +87,7 @@ pub struct Disturbance {
     /// The number of processes ready to run, averaged over the minute before.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub load_before: Option<f64>,
-    /// The share of all processor time that other programs than the measured ones used, 0 to 1.
+    /// The share of all processor time that programs other than the measured ones used, 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub others: Option<f64>,
     /// The share of all processor time that the hypervisor took from this machine, 0 to 1.

@@ -14,8 +14,8 @@ pub enum Objective {
     Speed,
     /// The one with the least peak, if it is not slower.
     Memory,
-    /// The fastest whose peak is at most [`MOST_MEMORY`] times stock's, or at most [`MEMORY_ALLOWANCE`] above it. Of a
-    /// server, this holds for its memory a second after the load, too.
+    /// The fastest whose peak is at most [`MOST_MEMORY`] times stock's, or at most [`MEMORY_ALLOWANCE`] above it. For a
+    /// server, the limit also applies to its memory a second after the load.
     Balanced,
 }
 
@@ -165,7 +165,7 @@ impl Candidate<'_> {
         self.time.value <= WORTH_TIME && self.corrected < LEVEL
     }
 
-    /// Whether its memory is within the limits of a balanced choice, at the peak and, of a server, when it is idle.
+    /// Whether its memory is within the limits of a balanced choice, at the peak and, for a server, when it is idle.
     fn is_acceptable(&self) -> bool {
         self.memory.is_some_and(ArmMemory::is_acceptable) && self.idle.is_none_or(ArmMemory::is_acceptable)
     }
@@ -187,7 +187,8 @@ impl Candidate<'_> {
         memory(one).total_cmp(&memory(other))
     }
 
-    /// Whether its time cannot be told from another one's: they differ by little, or one lies in the other's interval.
+    /// Whether its time cannot be distinguished from the other arm's: they differ by little, or one is in the other's
+    /// interval.
     fn is_as_fast_as(&self, other: &Self) -> bool {
         let (one, two) = (self.time, other.time);
         let is_within = |value: f64, ratio: Ratio| match (ratio.low, ratio.high) {
@@ -258,7 +259,7 @@ fn reason_to_take(chosen: &Candidate<'_>, candidates: &[Candidate<'_>], objectiv
         text.push_str(&format!(", and may be at most {}", limits()));
     }
     let others = || candidates.iter().filter(|other| other.arm.origin.name != *name && other.is_faster());
-    // What is beyond the limits of memory is no alternative.
+    // Only arms within the limits of memory are alternatives.
     let is_possible = |other: &&Candidate<'_>| objective != Objective::Balanced || other.is_acceptable();
     let alike = others().filter(is_possible).filter(|other| chosen.is_as_fast_as(other)).min_by(Candidate::by_time);
     if let Some(alike) = alike.filter(|alike| objective != Objective::Memory && alike.time.value < chosen.time.value) {
@@ -294,7 +295,7 @@ fn reason_to_take(chosen: &Candidate<'_>, candidates: &[Candidate<'_>], objectiv
     text
 }
 
-/// Says that an interval is wide, and what narrows it.
+/// Says that an interval is wide, and how to narrow it.
 fn too_wide(candidate: &Candidate<'_>) -> String {
     let Some((low, high)) = candidate.time.low.zip(candidate.time.high) else { return String::new() };
     format!(

@@ -1,4 +1,4 @@
-//! The results document: what was measured and where, every raw run, and the conclusions.
+//! The results document: the measured programs and the machine, every raw run, and the conclusions.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -50,7 +50,7 @@ impl Results {
         serde_json::from_value(document)
     }
 
-    /// Returns the results without single runs: what every table and chart is made from, in a tenth of the space.
+    /// Returns the results without single runs. Every table and chart is made from these, in a tenth of the space.
     #[must_use]
     pub fn without_runs(mut self) -> Results {
         for arm in &mut self.arms {
@@ -70,7 +70,8 @@ impl Results {
     }
 }
 
-/// Returns `value` as JSON. A list or an object without another one inside is on one line, so a run takes one line.
+/// Returns `value` as JSON. A list or an object that contains no list or object is on one line, so a run takes one
+/// line.
 ///
 /// # Errors
 /// `value` cannot be written as JSON.
@@ -141,7 +142,7 @@ fn lines(value: &Value, depth: usize, deepest: usize, text: &mut String) {
 pub struct Input {
     /// `program`, `server`, `executable`, `preloaded`, `cargo` or `suite`.
     pub kind: String,
-    /// The commands as they were typed, each with its purpose.
+    /// The commands as typed, each with its purpose.
     pub commands: Vec<(String, String)>,
     /// The grafted libc, as the user named it.
     pub host: String,
@@ -183,7 +184,7 @@ pub struct ArmResult {
     pub median_wall_s: Option<f64>,
     /// The greatest peak over all cases.
     pub peak_memory_bytes: Option<u64>,
-    /// What a server still held a second after its load, the greatest over all cases. `None` for programs that end.
+    /// A server's memory a second after its load, the greatest over all cases. `None` for programs that end.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub idle_memory_bytes: Option<u64>,
     /// Time, paired by round; over several cases the geometric mean.
@@ -249,11 +250,11 @@ pub struct CaseArm {
     /// The reason why it is excluded.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub failure: Option<String>,
-    /// Wall time in seconds; of a server, the time for one request.
+    /// Wall time in seconds; for a server, the time for one request.
     pub cost_s: Option<Spread>,
     /// Time relative to stock's in the same rounds.
     pub ratio_to_stock: Option<Ratio>,
-    /// Processor time, in the program and in the kernel, relative to stock's in the same rounds; of a server, for each
+    /// Processor time, in the program and in the kernel, relative to stock's in the same rounds; for a server, per
     /// request.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub processor_ratio_to_stock: Option<Ratio>,
@@ -279,7 +280,7 @@ pub struct CaseArm {
 }
 
 impl CaseArm {
-    /// What a server still held a second after its load. `None` for a program that ends.
+    /// A server's memory a second after its load. `None` for a program that ends.
     pub fn idle_memory_bytes(&self) -> Option<u64> {
         self.typical?.service.and(self.last_memory_bytes)
     }
@@ -325,8 +326,8 @@ impl CaseResult {
         title(&self.name, self.threads, self.size)
     }
 
-    /// Describes how its runs ended, if the user may not have meant that: a linter ends with an error code, and so does
-    /// a program that was called wrongly.
+    /// Describes the end of its runs, if it may be unintended: a linter ends with an error code, and so does a program
+    /// that was called wrongly.
     pub fn ending(&self) -> Option<String> {
         let code = self.exit_code.filter(|code| *code != 0)?;
         let said = self.complaint.as_ref().map_or(String::new(), |said| format!("; stock says `{said}`"));
@@ -390,7 +391,7 @@ fn typical(runs: &[Figures]) -> Option<Figures> {
     })
 }
 
-/// Intervals that are at least so many times as wide as wanted, and at least that wide, are useless for users'
+/// Intervals that are at least this many times as wide as wanted, and at least this wide, are useless for users'
 /// questions.
 const FAR_TOO_WIDE: (f64, f64) = (2.0, 0.03);
 
@@ -459,8 +460,8 @@ fn of_cases<T: Copy>(sessions: &[Session], arm: usize, runs: fn(&ArmRuns) -> &Ve
     sessions.iter().enumerate().flat_map(of_case).collect()
 }
 
-/// Returns how an arm copes with more work: its time for the greatest size over its time for the least, divided by the
-/// ratio of the sizes. 1 means that time grows as the work does.
+/// Returns how an arm's time grows with the work: its time for the greatest size over its time for the least, divided
+/// by the ratio of the sizes. 1 means in proportion.
 pub fn degradation(cases: &[CaseResult], arm: usize) -> Option<f64> {
     let sized = || cases.iter().filter_map(|case| Some((case.size?, case.arms.get(arm)?.cost_s?.median)));
     let (least, greatest) = (sized().min_by_key(|(size, _)| *size)?, sized().max_by_key(|(size, _)| *size)?);

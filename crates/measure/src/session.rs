@@ -1,4 +1,4 @@
-//! One comparison: how much to measure, the results, and the reason for its end.
+//! One comparison: its plan, its results, and the reason for its end.
 
 mod comparison;
 
@@ -13,7 +13,7 @@ use crate::statistics::Target;
 
 pub use comparison::{Comparison, Need, Until};
 
-/// How much to measure.
+/// The amount of measuring.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Plan {
     /// The seed of the random order of runs.
@@ -131,11 +131,11 @@ pub struct ArmRuns {
     pub runs: Vec<Run>,
     /// The runs that measured memory.
     pub memory: Vec<Memory>,
-    /// The reason why there are none.
+    /// The reason why memory was not measured.
     pub no_memory: Option<String>,
     /// The run that counted system calls.
     pub calls: Option<Calls>,
-    /// The reason why there is none.
+    /// The reason why they were not counted.
     pub no_calls: Option<String>,
 }
 
@@ -230,7 +230,7 @@ fn complained(complaint: &str) -> String {
 /// Compares the arms of `case` within the budget of `plan`.
 ///
 /// # Errors
-/// The first arm cannot be measured. Another arm that ends differently from the first, or prints something different,
+/// The first arm cannot be measured. A later arm that ends differently from the first, or prints something different,
 /// is only excluded.
 pub fn compare(case: &Case, plan: &Plan, tools: &mut Tools<'_>) -> Result<Session, SessionError> {
     let until = tools.clock.now() + plan.budget;
@@ -240,21 +240,21 @@ pub fn compare(case: &Case, plan: &Plan, tools: &mut Tools<'_>) -> Result<Sessio
     Ok(comparison.finish())
 }
 
-/// Returns which comparison the next round of a shared budget goes to: first those with too few rounds, and of these
-/// the one that has had the least time; then the one that needs the least time to become precise, so that the budget
-/// makes as many of them precise as it can. `needs`: for each comparison, `None` if it needs no more rounds.
+/// Returns the comparison that gets the next round of a shared budget. Comparisons with too few rounds come first, the
+/// one with the least time so far before the others; then the one that needs the least time to become precise, so that
+/// as many as possible become precise. `needs`: for each comparison, `None` if it needs no more rounds.
 pub fn neediest(needs: &[Option<Need>]) -> Option<usize> {
     let needing = || needs.iter().enumerate().filter_map(|(at, need)| Some((at, need.as_ref()?)));
     let begun = needing().filter(|(_, need)| need.is_basic).min_by_key(|(_, need)| need.spent);
     begun.or_else(|| needing().min_by_key(|(_, need)| need.left)).map(|(at, _)| at)
 }
 
-/// Returns the logarithms of the ratios of runs in the same rounds: of the time; of a server, of the time per request.
+/// Returns the logarithms of the ratios of runs in the same rounds: of the time; for a server, of the time per request.
 pub fn log_ratios(runs: &[Run], to: &[Run]) -> Vec<f64> {
     paired_logs(runs, to, |figures| Some(figures.cost()))
 }
 
-/// Returns the ratios of the program's processor time, or a server's for each request. A run without a figure is left
+/// Returns the ratios of the program's processor time, or of a server's per request. A run without a figure is left
 /// out.
 pub fn processor_log_ratios(runs: &[Run], to: &[Run]) -> Vec<f64> {
     paired_logs(runs, to, Figures::processor_cost)

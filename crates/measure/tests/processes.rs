@@ -9,7 +9,7 @@ use measure::executor::{Executor, RunError, Status, SystemClock};
 use measure::process::{Compared, Processes};
 use measure::session::{Plan, Stopped, Tools, compare};
 
-/// A net against what never ends: the programs here take less than a second.
+/// A safety net against endless runs: the programs here take less than a second.
 const LONG: Duration = Duration::from_secs(600);
 
 fn shell(script: &str) -> Invocation {
@@ -91,7 +91,7 @@ fn an_interruption_ends_what_runs() {
     thread.join().unwrap();
 }
 
-/// The peak is the program's own, though this process may hold far more, and that of the child that is larger.
+/// The peak is the largest of the program and its children, not that of this process, which may hold far more.
 #[test]
 fn memory_is_that_of_the_largest_process() {
     let held = vec![1u8; 96 << 20];
@@ -123,14 +123,14 @@ fn a_slower_program_is_found_to_be_slower() {
     let arm = |name: &str, script: &str| Arm { name: name.to_owned(), invocation: shell(script), broken: None };
     let arms = vec![
         arm("stock", "i=0; while [ $i -lt 6000 ]; do i=$((i+1)); done; echo done"),
-        // Thirty times as much to do: however busy the machine is, no delay makes up for that.
+        // Thirty times as much to do: no delay on a busy machine makes up for that.
         arm("slower", "i=0; while [ $i -lt 180000 ]; do i=$((i+1)); done; echo done"),
         arm("broken", "echo else"),
     ];
     let case = Case { name: "loop".to_owned(), threads: None, size: None, arms };
     let (clock, mut processes) = (SystemClock::default(), Processes::default());
     let plan =
-        // The rounds end it, not the budget, in which the runs that count system calls have to have their place, too.
+        // The number of rounds ends it, not the budget, which must also have room for the runs that count system calls.
         Plan { budget: Duration::from_secs(3600), least_rounds: 6, most_rounds: 8, memory_runs: 1, ..Plan::default() };
     let mut tools = Tools { executor: &mut processes, clock: &clock, observer: &mut |_| {}, interrupted: &|| false };
     let session = compare(&case, &plan, &mut tools).unwrap();

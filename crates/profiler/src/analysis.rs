@@ -1,4 +1,5 @@
-//! The analysis of a recording: the document that `allograft profile --json` prints, but for the way to a donor.
+//! The analysis of a recording: the document that `allograft profile --json` prints, except for the donor and its
+//! command.
 
 use serde::Serialize;
 
@@ -8,10 +9,10 @@ use crate::frames::Frames;
 use crate::recording::{Ended, Recording, Sample, State};
 use crate::verdict::{self, Verdict};
 
-/// What came of a recording.
+/// The results of a recording.
 #[derive(Debug, Clone, Serialize)]
 pub struct Analysis {
-    /// The file of the program: of several processes, the one that was seen running most often.
+    /// The file of the program: if there were several processes, the one that ran in most samples.
     pub program: String,
     /// The process that was started or attached to.
     pub pid: i32,
@@ -19,41 +20,41 @@ pub struct Analysis {
     pub arch: String,
     /// The allocator that serves its malloc, as `inspect` names it; `unknown` if its file does not show it.
     pub malloc: String,
-    /// What was recorded.
+    /// The circumstances of the recording.
     pub recording: Recorded,
-    /// What the program waits for.
+    /// The verdict: the program's bottleneck, its shares, and a donor's possible gain.
     pub verdict: Verdict,
     /// The parts of `allocator` and of `io` in the verdict's shares.
     pub detail: Detail,
-    /// Figures of the kernel's for the time of the recording, per second.
+    /// The kernel's figures for the time of the recording, per second.
     pub rates: Rates,
     /// The functions in which most time passed, on a processor, the most first. At most 20.
     pub running: Vec<Site>,
     /// The functions in which threads were blocked on locks, the most first. At most 20.
     pub locks: Vec<Site>,
-    /// What may be wrong with the figures.
+    /// Warnings about the figures.
     pub warnings: Vec<String>,
 }
 
-/// How much was recorded.
+/// The circumstances of a recording.
 #[derive(Debug, Clone, Serialize)]
 pub struct Recorded {
-    /// How threads were sampled. Always `ptrace`: those that run are stopped for some microseconds.
+    /// The way in which threads were sampled. Always `ptrace`: those that run are stopped for some microseconds.
     pub sampler: String,
     /// Seconds from the first moment to the last.
     pub duration_s: f64,
-    /// How page faults were found: `perf-events`, or `ptrace`, by the stops, where the kernel allows no events or saw
-    /// no fault.
+    /// The source of page faults: `perf-events`, or `ptrace`, by the stops, where the kernel allows no events or saw no
+    /// fault.
     pub faults: String,
-    /// Seconds for which threads had a processor, of all together, by the kernel's accounts.
+    /// Seconds for which all threads together had a processor, by the kernel's accounts.
     pub processor_s: f64,
-    /// The moments at which all threads were looked at.
+    /// The number of moments at which all threads were sampled.
     pub moments: usize,
-    /// The samples of threads.
+    /// The number of samples of threads.
     pub samples: usize,
-    /// The threads that were seen.
+    /// The number of sampled threads.
     pub threads: usize,
-    /// The processes that were seen.
+    /// The number of sampled processes.
     pub processes: usize,
     /// The part of the samples whose stack ends before the thread's first function.
     pub truncated: f64,
@@ -78,7 +79,7 @@ pub struct Detail {
     pub allocator_memory: f64,
     /// Waiting for work while no thread did anything: sleeping, polling, waiting for a child.
     pub waiting: f64,
-    /// Of the time in which threads could run, the part in which they waited for a processor. In the shares they run.
+    /// The part of the time in which threads could run, but waited for a processor. The shares count them as running.
     pub processor_wait: f64,
 }
 
@@ -87,11 +88,11 @@ pub struct Detail {
 pub struct Rates {
     /// Page faults without a disk.
     pub page_faults: f64,
-    /// How often threads gave their processor away by themselves.
+    /// How often threads yielded their processor voluntarily.
     pub voluntary_switches: f64,
-    /// Calls of futex: about, since they are counted for a part of the time. Null if they could not be counted.
+    /// Calls of futex, estimated, since they are counted for a part of the time. Null if they could not be counted.
     pub futex_calls: Option<f64>,
-    /// Calls of mmap, munmap, mremap, mprotect, madvise and brk, counted in the same way.
+    /// Calls of mmap, munmap, mremap, mprotect, madvise and brk, estimated in the same way.
     pub memory_calls: Option<f64>,
     /// Processors in use, on average.
     pub processors: f64,
@@ -100,7 +101,7 @@ pub struct Rates {
 /// A function and its part of the time.
 #[derive(Debug, Clone, Serialize)]
 pub struct Site {
-    /// The function; of one that the program calls in a library or an allocator, with the caller.
+    /// The function. For one that the program calls in a library or an allocator, with the caller.
     pub function: String,
     /// Its share of the wall clock, from 0 to 1.
     pub share: f64,
@@ -118,7 +119,7 @@ pub struct Profile {
     pub(crate) attribution: Attribution,
 }
 
-/// Says what the program of a recording waits for.
+/// Finds the bottleneck of the recorded program.
 pub fn analyse(recording: Recording) -> Profile {
     let frames = Frames::of(&recording);
     let attribution = Attribution::of(&recording, &frames);
@@ -127,7 +128,7 @@ pub fn analyse(recording: Recording) -> Profile {
 }
 
 impl Profile {
-    /// What the inspector found in the program's file.
+    /// The inspector's report on the program's file.
     pub fn report(&self) -> Option<&inspector::Report> {
         self.recording.report()
     }
@@ -198,7 +199,7 @@ fn analysis(recording: &Recording, frames: &Frames, attribution: &Attribution) -
     }
 }
 
-/// Calls per second: what was counted per second of processor time, times the program's.
+/// Calls per second: the calls per second of processor time, times the program's processor time per second.
 fn calls(recording: &Recording, processors: f64) -> Option<Calls> {
     let ran = |sample: &&Sample| !matches!(sample.state, State::Blocked(..));
     let is_other = |sample: &Sample| matches!(sample.state, State::Kernel(call) if !calls::is_followed(call));
@@ -207,7 +208,7 @@ fn calls(recording: &Recording, processors: f64) -> Option<Calls> {
     recording.watch.rates(processors * (1.0 - other as f64 / all as f64))
 }
 
-/// The part of truncated stacks from which on a warning is given.
+/// The part of truncated stacks from which a warning is given.
 const MANY_CUT: f64 = 0.25;
 
 fn warnings(recording: &Recording, frames: &Frames, cut: usize) -> Vec<String> {

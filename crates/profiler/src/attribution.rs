@@ -1,4 +1,4 @@
-//! What each sample was spent on, and the shares of the time.
+//! Attributes the time of each sample to a class, and computes the shares of the time.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,7 +8,7 @@ use crate::recording::{Recording, Sample, State};
 use crate::registers::{self, Call};
 use crate::roles::Role;
 
-/// What a thread's time was spent on.
+/// The class of a thread's time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Class {
     /// In the allocator, running.
@@ -21,7 +21,7 @@ pub(crate) enum Class {
     Memory,
     /// In a memory or string function.
     Strings,
-    /// Blocked on another lock, or in the kernel for one.
+    /// Blocked on a different lock, or in the kernel for one.
     Lock,
     /// In a call that moves data, running or blocked.
     Io,
@@ -40,14 +40,14 @@ pub(crate) struct Attributed {
     pub(crate) running: bool,
 }
 
-/// Says what a sample was spent on. `musl`: whether the program's libc is musl.
+/// Attributes the time of a sample. `musl`: whether the program's libc is musl.
 fn attribute(sample: &Sample, frames: &Frames, musl: bool) -> Attributed {
     let stack = &frames.stacks[sample.walk as usize];
     let role = |number: &u32| frames.all[*number as usize].role;
     let allocator = stack.iter().map(role).any(|role| role == Role::Allocator);
     let class = match sample.state {
         State::Running => {
-            // The innermost function with a role decides, if it is the allocator's or a copy.
+            // A string function at the top counts as itself; any other code that an allocator called, as the allocator.
             let first = stack.first().map_or(Role::Other, role);
             return Attributed {
                 class: match first {
@@ -67,7 +67,7 @@ fn attribute(sample: &Sample, frames: &Frames, musl: bool) -> Attributed {
             match stack_role(stack, frames) {
                 Some(Role::Lock) => Class::Lock,
                 Some(Role::Wait) => Class::Wait,
-                // A lock that others take, too, does not lie in the innermost frames.
+                // A lock that other threads take, too, is not in the innermost frames.
                 _ if sample.own_word => Class::Wait,
                 _ if is_locks_word(arguments, musl) => Class::Lock,
                 _ => Class::Wait,
@@ -81,7 +81,7 @@ fn attribute(sample: &Sample, frames: &Frames, musl: bool) -> Attributed {
 /// The innermost role of a lock or of a wait.
 fn stack_role(stack: &[u32], frames: &Frames) -> Option<Role> {
     let roles = stack.iter().map(|number| frames.all[*number as usize].role);
-    // What waits for work may take locks by the same functions: the outermost of the two within libc decides.
+    // Functions that wait for work may take locks by the same functions: the outermost of the two within libc decides.
     roles.filter(|role| matches!(role, Role::Lock | Role::Wait)).max()
 }
 
@@ -95,13 +95,13 @@ fn in_call(call: i64, allocator: bool, role: &Option<Role>) -> Class {
         Call::Memory if allocator => Class::AllocatorMemory,
         Call::Memory => Class::Memory,
         Call::Wait => Class::Wait,
-        // Rare: the allocator asks for random numbers, or reads a file of the kernel's.
+        // Rare: the allocator asks for random numbers, or reads one of the kernel's files.
         Call::Io if allocator => Class::Allocator,
         Call::Io => Class::Io,
     }
 }
 
-/// Whether a wait on a futex is one for a lock, by the operation and the value that it expects there.
+/// Whether a wait on a futex is a wait for a lock, by the operation and the expected value.
 ///
 /// Rust's standard library waits by `FUTEX_WAIT_BITSET`: for a mutex with 2, for a read-write lock with one of its two
 /// highest bits and its state below them, and for work with all bits (library/std/src/sys/sync: mutex/futex.rs,
@@ -127,7 +127,7 @@ pub(crate) struct Shares {
     pub(crate) running: f64,
     /// On its locks.
     pub(crate) lock: f64,
-    /// In the kernel's memory calls on its behalf.
+    /// In the kernel's memory calls on the allocator's behalf.
     pub(crate) memory: f64,
     /// In page faults, and in memory calls that others make.
     pub(crate) faults: f64,
@@ -141,7 +141,7 @@ pub(crate) struct Shares {
 /// The result of the attribution.
 pub(crate) struct Attribution {
     pub(crate) samples: Vec<Attributed>,
-    /// The part of each sample's moment that it stands for, in seconds of wall clock; 0 where others were active.
+    /// The part of its moment that each sample represents, in seconds of wall clock; 0 where others were active.
     pub(crate) weights: Vec<f64>,
     pub(crate) shares: Shares,
     /// How the time of running threads divides.
@@ -203,7 +203,7 @@ impl Attribution {
         Attribution { samples, weights, shares, processor, other_cpu_s, over_time }
     }
 
-    /// Seconds of wall clock by the innermost function of each sample that `wanted` takes, the most first.
+    /// Seconds of wall clock by call site, for the samples that `wanted` accepts, the most first.
     pub(crate) fn sites(
         &self,
         recording: &Recording,
@@ -224,8 +224,8 @@ impl Attribution {
     }
 }
 
-/// The call site of a stack: the function of the program's own, and what it called that has a role, or that entered the
-/// kernel.
+/// The call site of a stack: the program's own function, and the function with a role that it called, or that entered
+/// the kernel.
 fn site(stack: &[u32], in_kernel: bool, frames: &Frames) -> String {
     let role = |at: &usize| frames.all[stack[*at] as usize].role;
     let name = |at: usize| stack.get(at).map(|number| frames.all[*number as usize].name.as_str());
@@ -242,13 +242,15 @@ fn site(stack: &[u32], in_kernel: bool, frames: &Frames) -> String {
     }
 }
 
-/// Of each sample, the part of its time that was spent in page faults. The kernel tells the time of all calls and
-/// faults together; what the samples in calls do not explain are the faults. They are spread over the samples of the
-/// functions that perf events saw taking faults; without those, over the samples during whose stop there were faults.
+/// Returns the part of each sample's time that was spent in page faults.
+///
+/// The kernel counts the time of all calls and faults together; the time that samples in calls do not explain is the
+/// faults'. It is spread over the samples of the functions that perf events saw taking faults; without those, over the
+/// samples during whose stop there were faults.
 fn faulting(recording: &Recording, frames: &Frames, samples: &[Attributed], processor: &ProcessorTime) -> Vec<f64> {
     let wanted = fault_seconds(recording, processor);
     let user = |at: usize| recording.samples[at].state == State::Running;
-    // A thread that waits for a processor during its stop shows no fault: those of its function count.
+    // A thread that waits for a processor during its stop shows no fault: the faults of its function count.
     let function = |at: usize| frames.stacks[recording.samples[at].walk as usize].first().copied();
     let mut functions: HashMap<Option<u32>, (f64, f64)> = HashMap::new();
     for at in (0..samples.len()).filter(|at| user(*at)) {
@@ -271,7 +273,7 @@ fn faulting(recording: &Recording, frames: &Frames, samples: &[Attributed], proc
     if parts.iter().all(|part| *part == 0.0) {
         parts = (0..samples.len()).map(|at| if user(at) { 1.0 } else { 0.0 }).collect();
     }
-    // A sample cannot be more than all of its time in faults: what is too much goes to the others.
+    // A sample's time in faults is at most all of its time. The excess is spread over the others.
     let mut factor = 1.0;
     for _ in 0..24 {
         let spread: f64 = (0..parts.len()).map(|at| (parts[at] * factor).min(1.0) * processor.with[at]).sum();
@@ -289,8 +291,8 @@ fn fault_seconds(recording: &Recording, processor: &ProcessorTime) -> f64 {
     let samples = recording.samples.iter().zip(&processor.with);
     let in_calls: f64 = samples.filter(|(sample, _)| matches!(sample.state, State::Kernel(_))).map(|(_, s)| s).sum();
     let rest = (recording.counts.system_s - in_calls).max(0.0);
-    // A fault takes at least about 0.1 us, and seldom more than 300 us, with huge pages: what else is in the kernel's
-    // time are interrupts.
+    // A fault takes at least about 0.1 us, and seldom more than 300 us, with huge pages: the rest of the kernel's time
+    // is interrupts.
     rest.min(recording.counts.faults as f64 * 300e-6)
 }
 

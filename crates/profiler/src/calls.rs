@@ -1,9 +1,9 @@
 //! Counts the calls of `futex` and of the `mmap` family that threads make.
 //!
-//! No file of the kernel's tells them without root. So from time to time one of the running threads is followed from
-//! system call to system call by ptrace, for a few milliseconds at most. That slows it down meanwhile, and by how much
-//! depends on the machine: so calls are counted per second of processor time, from which the cost of the stops is
-//! taken, and the whole program's processor time makes them calls per second. It is an estimate.
+//! Without root, no file of the kernel counts them. So from time to time one of the running threads is followed from
+//! system call to system call by ptrace, for a few milliseconds at most. That slows the thread down, by an amount that
+//! depends on the machine. So calls are counted per second of processor time without the cost of the stops, and
+//! multiplied by the whole program's processor time per second. The result is an estimate.
 //!
 //! A thread that enters any other call is let go before the call, since some calls end early with EINTR after a stop;
 //! `futex` and `mmap` are restarted by the kernel.
@@ -21,15 +21,15 @@ use crate::registers::{self, Call};
 use crate::stop::Reaped;
 use crate::wait::{self, Change, Patience};
 
-/// The time between two units: the first ones, which a short recording needs, and later ones. A unit of a thread that
-/// makes calls all the time slows it down for some 2 ms.
+/// The time between two units, for the first ones, which a short recording needs, and for later ones. A unit slows down
+/// a thread that calls all the time for some 2 ms.
 const FIRST_PERIOD: Duration = Duration::from_millis(250);
 const PERIOD: Duration = Duration::from_secs(1);
 /// The number of first units.
 const FIRST: usize = 4;
 /// The longest time for which a thread is followed without a break.
 const LONGEST: Duration = Duration::from_millis(8);
-/// A unit is complete with so many counted calls, or with so much processor time in nanoseconds.
+/// A unit is complete after this many counted calls, or this much processor time in nanoseconds.
 const CALLS: u64 = 24;
 const ENOUGH_NS: u64 = 2_000_000;
 /// The processor time that a stop costs the thread at most; the default where it is unknown.
@@ -45,7 +45,7 @@ pub(crate) struct Calls {
     pub(crate) memory: f64,
 }
 
-/// What was counted of threads at nearly the same time.
+/// The counts of threads at nearly the same time.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Unit {
     futex: u64,
@@ -68,7 +68,7 @@ impl Unit {
     }
 }
 
-/// What was counted so far.
+/// The counts so far.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     complete: Vec<Unit>,
@@ -128,7 +128,7 @@ impl Watch {
                 Some(Change::Stopped(signal)) => signal,
                 Some(Change::Ended(..)) | None => return,
             };
-            // Reading registers waits until the thread has left its processor, and the clock is right.
+            // Reading registers waits until the thread has left its processor; then the clock is right.
             let call = registers::read(thread).ok().flatten().and_then(|registers| registers.call);
             let Some(now) = processor_ns(clock) else {
                 wait::release(tid, signal);
@@ -174,8 +174,8 @@ impl Watch {
         (!units.is_empty()).then(|| Calls { futex: mean(&|unit| unit.futex), memory: mean(&|unit| unit.memory) })
     }
 
-    /// The processor time that a stop costs the followed thread: nearly that of the shortest intervals, since half of
-    /// them are within calls, or between two calls of one function.
+    /// The processor time that one stop costs the followed thread, estimated from the shortest intervals: half of all
+    /// intervals are within calls, or between two calls of one function, and contain little else.
     fn stop_ns(&self) -> u64 {
         let mut intervals = self.intervals.clone();
         intervals.sort_unstable();
@@ -193,7 +193,7 @@ pub(crate) fn is_followed(call: i64) -> bool {
         || quick.iter().any(|known| libc::c_long::try_from(call) == Ok(*known))
 }
 
-/// Waits for the next change of a thread; `None` if there is none in time.
+/// Waits for the next change of a thread; `None` if there is no change in time.
 fn next(tid: i32, until: Instant, reaped: &mut Vec<Reaped>) -> Option<Change> {
     let mut patience = Patience::default();
     loop {

@@ -1,44 +1,44 @@
-//! Why a program cannot be recorded.
+//! The errors of a recording.
 
 use std::io;
 
-/// Why a program cannot be recorded.
+/// The reason why a program cannot be recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The command does not start.
     #[error("cannot start `{program}`: {source}")]
     Start {
-        /// As it was named.
+        /// The program, as the user named it.
         program: String,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// There is no such process, or it has ended.
     #[error("there is no process {0}, or it has ended")]
     NoProcess(i32),
-    /// Another program's memory may not be read here.
+    /// This user may not read other programs' memory.
     #[error("process {pid} may not be traced: {reason}")]
     Permission {
         /// The process.
         pid: i32,
-        /// What the system says.
+        /// The system's error.
         reason: String,
     },
-    /// The program is stopped, or another program traces it: it cannot be seen running.
+    /// The program is stopped, or a different program traces it, so that it cannot be sampled.
     #[error(
         "{program} is stopped by a signal, or another program traces it (a debugger, strace): what it does by itself \
          cannot be seen"
     )]
     Stopped {
-        /// As it was named.
+        /// The program, as the user named it.
         program: String,
     },
-    /// The program is for another architecture.
+    /// The program is for a different architecture.
     #[error("`{path}` is for {found}, expected a 64-bit program for {}", std::env::consts::ARCH)]
     Architecture {
         /// The program's file.
         path: String,
-        /// What it is for.
+        /// The architecture that it is for.
         found: String,
     },
     /// This build cannot unwind on its own machine.
@@ -47,7 +47,7 @@ pub enum Error {
     /// It ended before there were enough samples.
     #[error("`{program}` ran for {milliseconds} ms, which gave {samples} samples: too few for a verdict")]
     Short {
-        /// As it was named.
+        /// The program, as the user named it.
         program: String,
         /// How long it ran.
         milliseconds: u128,

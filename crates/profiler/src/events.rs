@@ -1,8 +1,9 @@
-//! Which code takes page faults, by perf events, where the kernel allows them (`perf_event_paranoid` of 2 or less, and
-//! no seccomp filter against them).
+//! Samples the code that takes page faults, by perf events, where the kernel allows them (`perf_event_paranoid` of 2 or
+//! less, and no seccomp filter against them).
 //!
-//! Only faults are taken from there. Stacks come from ptrace alone: a user's events leave out the time in the kernel,
-//! so that samples of them would count the program's own code too often, and they do not tell the system call.
+//! perf events are used for faults only. Stacks come from ptrace alone: a user's events leave out the time in the
+//! kernel, so that samples of them would count the program's own code too often, and they do not contain the system
+//! call.
 
 use std::collections::HashMap;
 
@@ -10,14 +11,14 @@ use perf_event::data::Record;
 use perf_event::events::Software;
 use perf_event::{Builder, SampleFlag, Sampler};
 
-/// One of so many faults is sampled. Samples tell where faults are; how many there are is the kernel's figure.
+/// One of this many faults is sampled. Samples give the places of faults; the kernel's figure gives their number.
 const PERIOD: u64 = 31;
-/// The events count in one of so many moments: where nearly all of the time goes to faults, counting them all the time
-/// takes a tenth of it.
+/// The events are on in one of this many moments: in programs that spend nearly all of their time in faults, permanent
+/// counting takes a tenth of it.
 const MOMENTS: usize = 32;
 /// The bytes of a thread's buffer for samples. Together they count as locked memory, of which a user has little.
 const BUFFER: usize = 4096;
-/// The most threads that are looked at together: each takes a file.
+/// The most threads that are observed at once: each takes a file descriptor.
 const MANY: usize = 128;
 
 /// The page faults of threads.
@@ -25,12 +26,12 @@ const MANY: usize = 128;
 pub(crate) struct Faults {
     /// By thread, its process and its events.
     open: HashMap<i32, (i32, Sampler)>,
-    /// The kernel has refused.
+    /// Whether the kernel has refused.
     refused: bool,
 }
 
 impl Faults {
-    /// Looks at one thread more, from now on.
+    /// Starts to observe a thread.
     pub(crate) fn open(&mut self, pid: i32, tid: i32) {
         if self.refused || self.open.len() >= MANY {
             return;
@@ -39,7 +40,7 @@ impl Faults {
             Ok(events) => {
                 self.open.insert(tid, (pid, events));
             }
-            // A thread that has ended is no refusal.
+            // The kernel does not refuse here: the thread has ended.
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
             Err(_) => self.refused = true,
         }

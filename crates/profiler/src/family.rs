@@ -4,21 +4,21 @@ use std::collections::HashSet;
 
 use crate::proc;
 
-/// The most new numbers that are tried one by one. If there are more, every process is looked at.
+/// The most new numbers that are tried one by one. If there are more, every process is read.
 const MANY: u64 = 1024;
 
-/// What is known of the machine's processes.
+/// The newest process numbers of the machine.
 #[derive(Default)]
 pub(crate) struct Family {
-    /// The newest number at the look before the last one, and at the last one.
+    /// The newest number at the last search but one, and at the last search.
     newest: [Option<u64>; 2],
 }
 
 impl Family {
-    /// The processes that `members` and their children have started since the last look, parents before children.
+    /// The processes that `members` and their children have started since the last search, parents before children.
     ///
-    /// The kernel gives numbers in order. A process gets its number a little before it can be seen: each number is
-    /// looked at twice.
+    /// The kernel gives numbers in order. A process gets its number a little before it is visible, so each number is
+    /// read twice.
     pub(crate) fn grown(&mut self, members: impl Iterator<Item = i32>) -> Vec<i32> {
         let newest = proc::newest();
         let [before, last] = self.newest;
@@ -35,13 +35,13 @@ impl Family {
     }
 }
 
-/// The processes of `parents` that descend from `members` and are none of them, parents before children.
+/// The processes of `parents` that descend from `members`, without those, parents before children.
 pub(crate) fn descendants(members: impl Iterator<Item = i32>, parents: &[(i32, i32)]) -> Vec<i32> {
     let mut family: HashSet<i32> = members.collect();
     let mut all = Vec::new();
     loop {
         let children = parents.iter().filter(|(pid, parent)| family.contains(parent) && !family.contains(pid));
-        // A thread has its process's parent, and is none of its children.
+        // A thread has its process's parent, but is not a child.
         let children: Vec<i32> = children.map(|(pid, _)| *pid).filter(|pid| proc::is_process(*pid)).collect();
         if children.is_empty() {
             return all;

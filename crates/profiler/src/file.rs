@@ -11,7 +11,7 @@ const LARGEST: u64 = 4 << 30;
 /// Reads a whole file.
 ///
 /// # Errors
-/// It cannot be opened or read, is no regular file, or is larger than 4 GiB.
+/// It cannot be opened or read, is not a regular file, or is larger than 4 GiB.
 pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     let (file, size) = open(path)?;
     let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));

@@ -1,6 +1,6 @@
 //! The profile in the Firefox Profiler's processed format (github.com/firefox-devtools/profiler,
 //! docs-developer/processed-profile-format.md), for profiler.firefox.com. The crate `fxprof-processed-profile` (0.8.1)
-//! takes whole milliseconds as the weight of a sample; a sample here stands for a few, and for a fraction of one.
+//! takes whole milliseconds as the weight of a sample; a sample here represents a few milliseconds and a fraction.
 
 use std::collections::HashMap;
 

@@ -13,7 +13,7 @@ pub struct Flame {
     root: Node,
 }
 
-/// A function in its callers, and the time in it.
+/// A function below its callers, and the time in it.
 #[derive(Debug, Default)]
 struct Node {
     seconds: f64,
@@ -27,7 +27,7 @@ enum Colour {
     Allocator,
     Strings,
     Lock,
-    /// What threads wait for, and labels.
+    /// Labels, such as the reasons to wait.
     Label,
     #[default]
     Other,
@@ -60,13 +60,13 @@ impl Profile {
         self.flame(true)
     }
 
-    /// The flame graph of the time for which threads had no processor: below the bottom frames, by what they waited
-    /// for, which may have been a processor.
+    /// The flame graph of the time for which threads had no processor: below the bottom frames, by the reason why they
+    /// waited. One reason is a processor.
     pub fn off_cpu(&self) -> Flame {
         self.flame(false)
     }
 
-    /// The seconds that a sample stands for: with a processor, and without one.
+    /// The seconds that a sample represents: with a processor, and without one.
     pub(crate) fn seconds(&self, at: usize) -> [f64; 2] {
         let processor = &self.attribution.processor;
         let sample = &self.recording.samples[at];
@@ -104,7 +104,7 @@ impl Profile {
     }
 }
 
-/// What a blocked thread waited for.
+/// The label of a blocked thread's reason to wait.
 fn label(class: Class) -> &'static str {
     match class {
         Class::Allocator | Class::AllocatorLock => "[allocator's lock]",
@@ -158,7 +158,7 @@ impl Flame {
         lines
     }
 
-    /// The graph as an SVG file of its own, light or dark as the reader's.
+    /// The graph as an SVG file, with the reader's light or dark theme.
     pub fn svg(&self, title: &str) -> String {
         format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}\n", self.drawing(title, true))
     }

@@ -14,8 +14,8 @@ pub(crate) struct FrameSize {
 const MOST: usize = 4000;
 
 /// Follows the instructions of a function from its start to `wanted`, which is an address in it. `code` begins at the
-/// function's start, which is at `start`. `None` if `wanted` is not reached, or if the stack pointer is changed by
-/// something else than a number.
+/// function's start, which is at `start`. `None` if `wanted` is not reached, or if the stack pointer changes by an
+/// amount that is not a constant.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn frame_size(code: &[u8], start: u64, wanted: u64) -> Option<FrameSize> {
     use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};

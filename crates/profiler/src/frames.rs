@@ -1,4 +1,4 @@
-//! Places in the code with their names.
+//! Names the places of all walks: functions, their modules and their roles.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use crate::symbols::demangled;
 /// A function in a stack.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Frame {
-    /// The name for people; of a function without a name, its file and address.
+    /// The demangled name. For a function without a name, its file and address.
     pub(crate) name: String,
     /// The file's name, without folders.
     pub(crate) module: String,
@@ -20,7 +20,7 @@ pub(crate) struct Frame {
 /// The frames of every walk.
 pub(crate) struct Frames {
     pub(crate) all: Vec<Frame>,
-    /// Of each walk, the numbers of its frames, the innermost first.
+    /// The numbers of the frames of each walk, the innermost first.
     pub(crate) stacks: Vec<Vec<u32>>,
 }
 
@@ -52,8 +52,8 @@ impl Frames {
                     }
                 };
                 stack.push(number);
-                // A library that is stripped may get from its public function to another by a jump, which leaves no
-                // trace: the call says which one it was.
+                // A stripped library's public function may jump to a different function, which leaves no frame. The
+                // call names the public function.
                 if let Some(name) = caller.and_then(|caller| imported(recording, *place, caller))
                     && role(name) != Role::Other
                     && frames.all[number as usize].name != name
@@ -63,7 +63,8 @@ impl Frames {
                     stack.push(frames.number(&mut names, frame));
                 }
             }
-            // A donor that was put in after linking runs before `main` and at a thread's start, too, and calls them.
+            // A donor that was put in after linking also runs before `main` and before a thread's function, and calls
+            // them.
             for at in (1..stack.len()).rev() {
                 let is =
                     |at: usize, module: &str| stack.get(at).is_some_and(|n| frames.all[*n as usize].module == module);
@@ -72,7 +73,7 @@ impl Frames {
                     stack[at] = frames.number(&mut names, Frame::starts());
                 }
             }
-            // Frames inside of a donor have no names: all of them are what was called.
+            // Frames inside of a donor have no names: all of them belong to the called function.
             let outermost = stack.iter().rposition(|number| frames.all[*number as usize].name == UNNAMED_DONOR);
             if let Some(last) = outermost
                 && let Some(named) = stack.get(last + 1).copied()
@@ -97,7 +98,7 @@ impl Frames {
 }
 
 impl Frame {
-    /// A frame of a donor's that starts the program or a thread.
+    /// A frame of a donor that starts the program or a thread.
     fn starts() -> Frame {
         Frame { name: "[start in the donor]".to_owned(), module: "[graft]".to_owned(), role: Role::Other }
     }
@@ -109,8 +110,8 @@ const INSIDE_MALLOC: &str = "malloc's own";
 const DONOR: &str = "donor";
 const UNNAMED_DONOR: &str = "[donor]";
 
-/// Whether a function that was found inside of a stripped program's malloc, such as `mmap`, was called by others here:
-/// the caller is no function of malloc's, and calls this one and not `malloc`, which may have got here by a jump.
+/// Whether other code called a function, such as `mmap`, that a stripped program's malloc also calls: the caller is not
+/// part of malloc, and calls this function directly, not `malloc`, which may jump here.
 fn is_shared(recording: &Recording, place: Place, called: bool, caller: Option<Place>) -> bool {
     let inside = |place: Place, address: u64| {
         let module = place.module.map(|number| &recording.library.modules[number as usize])?;
@@ -132,7 +133,7 @@ fn is_allocator(recording: &Recording, caller: Place) -> bool {
     function.and_then(|function| function.name.as_deref()).is_some_and(|name| role(name) == Role::Allocator)
 }
 
-/// The function of another file that the caller has called, if `place` is not in the caller's file.
+/// The function of a different file that the caller has called, if `place` is not in the caller's file.
 fn imported(recording: &Recording, place: Place, caller: Place) -> Option<&str> {
     let module = caller.module.filter(|module| place.module.is_some_and(|called| called != *module))?;
     recording.library.modules[module as usize].imported(caller.address)
@@ -160,7 +161,7 @@ fn donated_frame(recording: &Recording, _: Place, caller: Option<Place>) -> Fram
     }
 }
 
-/// A frame; `shared` as [`is_shared`] says.
+/// A frame. `shared` is the result of [`is_shared`].
 fn frame(recording: &Recording, place: Place, called: bool, shared: bool) -> Frame {
     let Some(number) = place.module else {
         let name = format!("[{:#x}]", place.address);
@@ -168,7 +169,7 @@ fn frame(recording: &Recording, place: Place, called: bool, shared: bool) -> Fra
     };
     let module = &recording.library.modules[number as usize];
     let file = module.path.rsplit('/').next().unwrap_or_default().to_owned();
-    // A return address may lie behind the end of a function that does not return from its last call.
+    // If a function's last call does not return, the return address is behind the function's end.
     let lookup = if called { place.address.saturating_sub(1) } else { place.address };
     let function = module.symbols.at(lookup);
     let name = match function {

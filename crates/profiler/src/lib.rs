@@ -1,10 +1,10 @@
-//! Says what a program waits for: samples all its threads by wall clock, those that run and those that are blocked,
-//! finds the calls that led there, and attributes the time.
+//! Finds out what a program waits for: samples all its threads by wall clock, running and blocked ones, unwinds their
+//! stacks, and attributes the time.
 //!
 //! | module | what lives there |
 //! | --- | --- |
 //! | `sampler` | the recording of a command or a running process |
-//! | `proc` | what `/proc` says of threads, without a stop |
+//! | `proc` | reads threads from `/proc`, without a stop |
 //! | `processor` | the time for which threads had a processor |
 //! | `stop` | reads running threads by ptrace |
 //! | `events` | page faults by perf events |
@@ -17,16 +17,16 @@
 //! | `frame_size` | the size of a frame without unwind tables |
 //! | `module` | a mapped file: code, names, unwind tables |
 //! | `symbols` | names of functions: symbol tables, debug files, demangling |
-//! | `recording` | what was recorded |
+//! | `recording` | the samples and the kernel's figures of a recording |
 //! | `frames` | places in the code with their names |
-//! | `roles` | what a function is, by its name |
-//! | `attribution` | what each sample was spent on; shares of the time |
-//! | `verdict` | what the program waits for, and what another allocator would bring |
+//! | `roles` | the role of a function, by its name |
+//! | `attribution` | the class of each sample; shares of the time |
+//! | `verdict` | the bottleneck, and the possible gain with a donor |
 //! | `analysis` | the document |
 //! | `flame` | flame graphs, as SVG and as collapsed stacks |
 //! | `page` | the report as a page |
 //! | `pprof`, `firefox` | formats of other tools |
-//! | `error` | why a program cannot be recorded |
+//! | `error` | the errors of a recording |
 
 mod analysis;
 mod attribution;

@@ -1,5 +1,5 @@
 //! The files that the recorded processes have mapped. Each is read once: a script may start hundreds of processes, and
-//! all of them have the same libraries, at other addresses.
+//! all of them have the same libraries, at different addresses.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -23,10 +23,10 @@ pub(crate) struct Library {
 }
 
 impl Library {
-    /// Reads a program before it is started: with a large one, this may take as long as a short recording.
+    /// Reads a program before it is started: a large program may take as long as a short recording.
     pub(crate) fn prepare(&mut self, program: &Path) {
         let Ok(path) = program.canonicalize() else { return };
-        // A script is none, and its interpreter is read later.
+        // This fails for a script; its interpreter is read later.
         if let Ok(bytes) = file::read(&path)
             && let Ok(module) = Module::of(&path.to_string_lossy(), &bytes, Path::new("/"), true)
         {
@@ -34,8 +34,8 @@ impl Library {
         }
     }
 
-    /// The number of the module that a process has mapped at `range`, which is read if it was not yet: as its program,
-    /// or as a library. `None`: it cannot be read, or is no ELF file of this machine's.
+    /// Returns the number of the module that a process has mapped at `range`, as its program or as a library, reading
+    /// it on first use. `None` if it cannot be read, or is not a native ELF file.
     pub(crate) fn number(&mut self, pid: i32, file: &Identity, range: &Range<u64>, program: bool) -> Option<u32> {
         let key = (file.clone(), program);
         if let Some(number) = self.numbers.get(&key) {
@@ -44,7 +44,7 @@ impl Library {
         let began = proc::processor_s();
         let prepared = if program { self.prepared.remove(&file.path) } else { None };
         let module = prepared.or_else(|| read(pid, &file.path, range, program))?;
-        // What cannot be read is tried again, so that it does not count here.
+        // Unreadable files are tried again, so their time counts as the recording's own.
         self.reading_s += proc::processor_s() - began;
         let number = u32::try_from(self.modules.len()).ok()?;
         self.modules.push(module);

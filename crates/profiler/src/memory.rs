@@ -5,7 +5,7 @@ use std::io::IoSliceMut;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 
-/// The number of bytes of a stack that a sample looks at.
+/// The number of bytes of a stack that a sample reads.
 const STACK: usize = 48 << 10;
 
 /// A copy of the part of a stack that is in use.
@@ -38,7 +38,7 @@ pub(crate) fn stack(pid: i32, sp: u64) -> Stack {
     Stack { start: sp, bytes, cut }
 }
 
-/// Reads up to `length` bytes, to the end of what is mapped.
+/// Reads up to `length` bytes, to the end of the mapped memory.
 pub(crate) fn read(pid: i32, address: u64, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     let Ok(base) = usize::try_from(address) else { return Vec::new() };

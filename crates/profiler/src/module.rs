@@ -33,7 +33,7 @@ pub(crate) struct Module {
     pub(crate) donor: Option<Range<u64>>,
     /// The sections that framehop reads.
     unwinding: Option<Tables>,
-    /// What the inspector says of the file; `None` for the vdso.
+    /// The inspector's report on the file; `None` for the vdso.
     pub(crate) report: Option<inspector::Report>,
 }
 
@@ -46,10 +46,10 @@ struct Tables {
     text: Option<(u64, Arc<[u8]>)>,
 }
 
-/// Why a file cannot be profiled.
+/// The reason why a file cannot be profiled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Unfit {
-    /// It is no 64-bit ELF file, or a damaged one.
+    /// It is not a 64-bit ELF file, or it is damaged.
     Malformed,
     /// Its `e_machine` is not this machine's.
     Foreign(String),
@@ -92,8 +92,8 @@ impl Module {
         Ok(module)
     }
 
-    /// What has to be added to its addresses in a process, where a mapping of code begins at `address` and at `offset`
-    /// of the file.
+    /// Returns the difference between addresses in a process and in the file, from a mapping of code that begins at
+    /// `address` and at `offset` of the file.
     pub(crate) fn bias(&self, offset: u64, address: u64) -> u64 {
         // Linkers may put parts of two segments into one page of the file, and only one of them is code.
         let page = 4095;
@@ -105,7 +105,7 @@ impl Module {
         address.wrapping_sub(base.wrapping_add(offset))
     }
 
-    /// What unwinds its frames where it lies at `range`, if it has tables that can.
+    /// Returns the unwinder for its frames when it is mapped at `range`, if it has usable tables.
     pub(crate) fn unwinding(&self, range: Range<u64>, bias: u64) -> Option<framehop::Module<Arc<[u8]>>> {
         let tables = self.unwinding.as_ref()?;
         let span = |part: &Option<(u64, Arc<[u8]>)>| {
@@ -126,7 +126,7 @@ impl Module {
         Some(framehop::Module::new(self.path.clone(), range, bias, info))
     }
 
-    /// The function of another file that the call before this address in the file goes to: through a table of
+    /// The function of a different file that is called directly before this address in the file: through a table of
     /// addresses, or through a piece of code that jumps through it.
     pub(crate) fn imported(&self, address: u64) -> Option<&str> {
         if self.imports.is_empty() {
@@ -139,8 +139,8 @@ impl Module {
         self.imports.get(&slot).map(String::as_str)
     }
 
-    /// Finds what symbols do not name: musl's malloc family in a stripped program, and a donor that was put in after
-    /// linking.
+    /// Finds functions that symbols do not name: musl's malloc family in a stripped program, and a donor that was put
+    /// in after linking.
     fn find_functions(&mut self, bytes: &[u8]) {
         if let Some(inspector::Redirected { donor, functions }) = inspector::redirected(bytes) {
             self.donor = Some(donor);
@@ -149,7 +149,7 @@ impl Module {
             self.symbols.complete(named);
             return;
         }
-        // Otherwise the names are there.
+        // Otherwise the symbols have the names.
         if self.symbols.has("malloc") || self.symbols.has("free") {
             return;
         }
@@ -184,13 +184,13 @@ impl Module {
     }
 }
 
-/// The place of a segment: offset and size in the file, address.
+/// The location of a segment: offset and size in the file, address.
 fn place<'data>(segment: &impl ObjectSegment<'data>) -> (u64, u64, u64) {
     let (start, size) = segment.file_range();
     (start, size, segment.address())
 }
 
-/// The names that the dynamic linker resolves, by the addresses at which it keeps what it found.
+/// The names that the dynamic linker resolves, by the addresses of the words where it stores the results.
 fn imports(file: &ElfFile64<'_, Endianness>) -> HashMap<u64, String> {
     let (Some(relocations), Some(table)) = (file.dynamic_relocations(), file.dynamic_symbol_table()) else {
         return HashMap::new();
@@ -227,7 +227,7 @@ fn tables(unwinding: &Tables) -> (Vec<Range<u64>>, bool) {
     let mut found = Vec::new();
     let mut jumpy = false;
     let mut entries = frame.entries(&bases);
-    // What comes behind damage is not read.
+    // The rest behind damage is not read.
     while let Ok(Some(entry)) = entries.next() {
         let partial = match entry {
             gimli::CieOrFde::Cie(entry) => {
@@ -254,7 +254,7 @@ fn jumps(
     encoding: gimli::Encoding,
 ) -> bool {
     use gimli::{CallFrameInstruction as Rule, Operation};
-    // What comes behind damage is not evaluated.
+    // The rest behind damage is not evaluated.
     while let Ok(Some(rule)) = instructions.next() {
         let (Rule::DefCfaExpression { expression }
         | Rule::Expression { expression, .. }
@@ -273,7 +273,7 @@ fn jumps(
     false
 }
 
-/// Reads the file behind a mapping: through the process's own root folder, as it may be in a container.
+/// Reads the file behind a mapping: through the process's own root folder, since the process may be in a container.
 pub(crate) fn read(pid: i32, path: &str) -> Option<Vec<u8>> {
     let alive = proc::alive(pid);
     let direct = PathBuf::from(format!("/proc/{alive}/root{path}"));

@@ -21,7 +21,7 @@ impl Message {
         self.0.push(number as u8);
     }
 
-    /// A number, in a field of wire type 0. Zero is what readers take a missing field for.
+    /// A number, in a field of wire type 0. Readers take a missing field as zero.
     fn number(&mut self, field: u32, number: u64) {
         if number != 0 {
             self.varint(u64::from(field) << 3);

@@ -1,4 +1,4 @@
-//! What `/proc` says of a process and its threads, without stopping them (proc(5)).
+//! Reads the state of a process and its threads from `/proc`, without stopping them (proc(5)).
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use nix::unistd::{SysconfVar, sysconf};
 
-/// What a thread does, by `/proc/PID/task/TID/syscall`.
+/// The activity of a thread, by `/proc/PID/task/TID/syscall`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Doing {
     /// It runs, or waits for a processor.
@@ -34,7 +34,7 @@ fn line(path: &str) -> io::Result<String> {
     Ok(text?.to_owned())
 }
 
-/// Returns what a thread does; `None` if it has ended.
+/// Returns the activity of a thread; `None` if it has ended.
 ///
 /// # Errors
 /// No permission.
@@ -56,7 +56,7 @@ fn parse_doing(text: &str) -> Option<Doing> {
     let numbers: Vec<u64> =
         words.map(|word| u64::from_str_radix(word.trim_start_matches("0x"), 16)).collect::<Result<_, _>>().ok()?;
     match *numbers.as_slice() {
-        // What the kernel says of a thread that has ended.
+        // The kernel's line for a thread that has ended.
         [0, 0] => None,
         [one, two, three, _, _, _, sp, pc] => Some(Doing::Blocked { call, arguments: [one, two, three], sp, pc }),
         [sp, pc] => Some(Doing::Blocked { call, arguments: [0; 3], sp, pc }),
@@ -64,7 +64,7 @@ fn parse_doing(text: &str) -> Option<Doing> {
     }
 }
 
-/// Returns a number that is another one once the thread has run; `None` if the kernel does not count that.
+/// Returns counters that change whenever the thread runs; `None` if the kernel does not count them.
 pub(crate) fn turns(pid: i32, tid: i32) -> Option<(u64, u64)> {
     let text = line(&format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
     let mut words = text.split_whitespace().map(|word| word.parse().ok());
@@ -103,9 +103,10 @@ pub(crate) struct Stat {
     pub(crate) system: u64,
     /// The number of threads that have not ended.
     pub(crate) threads: u64,
-    /// When it was started, in clock ticks since the machine was: tells it from another one of the same number.
+    /// The time of its start, in clock ticks since the machine's start: distinguishes it from other processes with the
+    /// same number.
     pub(crate) started: u64,
-    /// Where the program's code begins, and its first stack: the latter is another one after each exec.
+    /// The start of the program's code, and of its first stack. The latter changes with each exec.
     pub(crate) code: (u64, u64),
 }
 
@@ -115,7 +116,7 @@ impl Stat {
         matches!(self.state, 'T' | 't')
     }
 
-    /// Whether it runs: its first thread may have ended before the others.
+    /// Whether it is alive: its first thread may have ended before the others.
     pub(crate) fn is_alive(&self) -> bool {
         !matches!(self.state, 'Z' | 'X') || self.threads > 1
     }
@@ -146,7 +147,7 @@ fn parse_stat(text: &str) -> Option<Stat> {
     })
 }
 
-/// The number of times that a thread has given the processor away by itself.
+/// The number of times that a thread has yielded the processor voluntarily.
 pub(crate) fn voluntary_switches(pid: i32, tid: i32) -> Option<u64> {
     status(&format!("/proc/{pid}/task/{tid}/status"), "voluntary_ctxt_switches:")?.parse().ok()
 }
@@ -174,20 +175,20 @@ pub(crate) fn newest() -> Option<u64> {
     line("/proc/loadavg").ok()?.split_whitespace().last()?.parse().ok()
 }
 
-/// Those of `numbers` that a process or a thread has, each with the process that started its process.
+/// Returns the existing processes and threads among `numbers`, each with the parent of its process.
 pub(crate) fn parents(numbers: impl IntoIterator<Item = i32>) -> Vec<(i32, i32)> {
     numbers.into_iter().filter_map(|number| Some((number, stat(number, None)?.parent))).collect()
 }
 
-/// Whether a number is a process's own: `/proc` has the numbers of its other threads as well, but does not list them.
+/// Whether a number belongs to a process: `/proc` has the numbers of its other threads as well, but does not list them.
 pub(crate) fn is_process(number: i32) -> bool {
     status(&format!("/proc/{number}/status"), "Tgid:").is_some_and(|process| process.parse() == Ok(number))
 }
 
-/// What tells a file from all others, in whatever container.
+/// The identity of a file, across containers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Identity {
-    /// The path as the process sees it; `[vdso]` and the like for what is no file.
+    /// The path as the process sees it; `[vdso]` and similar for mappings without a file.
     pub(crate) path: String,
     /// The numbers of its device.
     pub(crate) device: String,
@@ -206,7 +207,7 @@ pub(crate) struct Mapping {
 }
 
 impl Mapping {
-    /// Whether the next mapping is of the same copy of the same file: several copies may lie side by side.
+    /// Whether the next mapping is of the same copy of the same file: several copies may be mapped side by side.
     pub(crate) fn goes_on(&self, next: &Mapping) -> bool {
         // Two segments may share a page of the file, which each of them then maps.
         let page = sysconf(SysconfVar::PAGE_SIZE).ok().flatten().map_or(4096, i64::unsigned_abs);
@@ -252,7 +253,7 @@ pub(crate) fn program(pid: i32) -> Option<PathBuf> {
 }
 
 /// A thread of a process that has not ended: the first one, unless it has. The kernel shows neither mappings nor files
-/// of a thread that has, from the very beginning of its end.
+/// of a thread as soon as it begins to end.
 pub(crate) fn alive(pid: i32) -> i32 {
     let has_memory = |tid: i32| fs::read_link(format!("/proc/{tid}/exe")).is_ok();
     if has_memory(pid) {

@@ -3,30 +3,30 @@
 //!
 //! A thread that can run is seen running whether it has a processor or waits for one. The kernel counts for each thread
 //! the time for which it had one (`/proc/PID/task/TID/schedstat`), and adds to the count at each tick of its clock. So
-//! the counts of some samples are taken together.
+//! the counts of several samples are added up.
 
 use std::collections::HashMap;
 
 use crate::recording::{Recording, Sample};
 
-/// The seconds of a thread's samples that are taken together: some ticks.
+/// The seconds of a thread's samples that are added up: some ticks.
 const WINDOW: f64 = 0.1;
 
-/// The kernel's account of each thread, from look to look.
+/// The kernel's account of each thread, from sample to sample.
 #[derive(Debug, Default)]
 pub(crate) struct Accounts {
-    /// By the thread's number: nanoseconds so far, and seconds since the look before.
+    /// By the thread's number: nanoseconds so far, and seconds since the sample before.
     known: HashMap<i32, (u64, Option<f64>)>,
 }
 
 impl Accounts {
-    /// Takes a thread's account, in nanoseconds since it began. Returns the seconds since the look before. At the first
-    /// look that is all there is, if the recording has seen the thread begin.
+    /// Updates a thread's account, in nanoseconds since the thread began. Returns the seconds since the sample before.
+    /// At the first sample these are all, if the recording has seen the thread begin.
     pub(crate) fn look(&mut self, tid: i32, run: Option<u64>, from_begin: bool) -> Option<f64> {
         let seconds = |nanoseconds: u64| nanoseconds as f64 * 1e-9;
         let run = run?;
         let since = match self.known.get(&tid) {
-            // Another thread has got the number.
+            // A new thread has got the number.
             Some((before, _)) if *before > run => Some(seconds(run)),
             Some((before, _)) => Some(seconds(run - before)),
             None => from_begin.then(|| seconds(run)),
@@ -35,16 +35,16 @@ impl Accounts {
         since
     }
 
-    /// What [`Accounts::look`] returned for the thread last.
+    /// The last result of [`Accounts::look`] for the thread.
     pub(crate) fn last(&self, tid: i32) -> Option<f64> {
         self.known.get(&tid)?.1
     }
 }
 
-/// How the time of the samples of running threads divides.
+/// The division of the time of running threads' samples.
 #[derive(Debug, Default)]
 pub(crate) struct ProcessorTime {
-    /// The seconds with a processor that each sample stands for; 0 for blocked threads. Their sum is the total, if any
+    /// The seconds with a processor that each sample represents; 0 for blocked threads. Their sum is the total, if any
     /// thread was seen running.
     pub(crate) with: Vec<f64>,
     /// The seconds for which each sample's thread waited for a processor; 0 for blocked threads.
@@ -63,17 +63,17 @@ impl ProcessorTime {
             threads.entry(sample.thread).or_default().push(at);
         }
         let counted: f64 = samples.iter().filter_map(|sample| sample.ran).sum();
-        // The kernel's figures of processes have the threads that came and went between two looks.
+        // The kernel's figures of processes include the threads that came and went between two samples.
         let total_s = counted.max(recording.counts.user_s + recording.counts.system_s);
         let seen: f64 = samples.iter().enumerate().filter(|(at, _)| runs(*at)).map(|(_, sample)| span(sample)).sum();
-        // Without a count for each thread, all have the same part of their time.
+        // Without a count for each thread, all threads are assumed to have the same part of their time.
         let alike = if counted > 0.0 { 1.0 } else { (total_s / seen.max(f64::MIN_POSITIVE)).min(1.0) };
         let mut time = ProcessorTime { with: vec![0.0; samples.len()], without: vec![0.0; samples.len()], total_s };
         for members in threads.into_values() {
             let (mut window, mut running, mut ran) = (Vec::new(), 0.0, 0.0);
             for (place, at) in members.iter().enumerate() {
                 let sample = &samples[*at];
-                // What is not known counts as the rest of the window does.
+                // A sample without a count gets the ratio of the rest of the window.
                 match (runs(*at), sample.ran) {
                     (true, Some(seconds)) => (running, ran) = (running + span(sample), ran + seconds),
                     (false, Some(seconds)) => ran += seconds,
@@ -116,8 +116,8 @@ mod tests {
     use super::*;
     use crate::recording::{Counts, Moment, State};
 
-    /// A recording of threads that are seen running at each of `moments` moments of 10 ms. `ran` is what the kernel
-    /// counts for a thread since the moment before.
+    /// A recording of threads that run at each of `moments` moments of 10 ms. `ran` is the kernel's count for a thread
+    /// since the moment before.
     fn recording(threads: u32, moments: u32, ran: impl Fn(u32, u32) -> Option<f64>, processor_s: f64) -> Recording {
         let span = Duration::from_millis(10);
         let samples = (0..moments).flat_map(|moment| (0..threads).map(move |thread| (moment, thread)));
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_thread_alone_does_not_wait_though_the_clock_ticks_seldom() {
-        // The kernel adds to its count each 4 ms only, and some ticks fall into the next moment.
+        // The kernel adds to its count only every 4 ms, and some ticks fall into the next moment.
         let ran = |moment: u32, _| Some(if moment.is_multiple_of(2) { 0.008 } else { 0.012 });
         let time = ProcessorTime::of(&recording(1, 100, ran, 1.0), &|_| true);
         is_about(sum(&time.with), 1.0);
@@ -177,7 +177,7 @@ mod tests {
         let time = ProcessorTime::of(&recording, &|at: usize| at.is_multiple_of(10));
         is_about(sum(&time.with), 0.2);
         assert!(time.with.iter().enumerate().all(|(at, seconds)| at.is_multiple_of(10) || *seconds == 0.0));
-        // Threads that ended between two looks are in the processes' figures only.
+        // Threads that ended between two samples are only in the processes' figures.
         let recording = Recording { counts: Counts { user_s: 0.5, ..Counts::default() }, ..recording };
         is_about(sum(&ProcessorTime::of(&recording, &|at: usize| at.is_multiple_of(10)).with), 0.5);
     }

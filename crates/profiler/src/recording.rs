@@ -1,4 +1,4 @@
-//! What was recorded: samples of threads, with the calls that led there.
+//! A recording: samples of threads with their stacks, and the kernel's figures.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::library::Library;
 use crate::proc::Stat;
 use crate::space::Walk;
 
-/// What a thread did when it was sampled.
+/// The state of a thread when it was sampled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum State {
     /// It ran, or waited for a processor, in its own code.
@@ -29,12 +29,12 @@ pub(crate) struct Sample {
     pub(crate) state: State,
     /// The calls, by the number of the walk.
     pub(crate) walk: u32,
-    /// Whether it waits for a word of its own stack.
+    /// Whether it waits for a word on its own stack.
     pub(crate) own_word: bool,
     /// Page faults that were seen during the stop.
     pub(crate) faults: u32,
-    /// The seconds for which its thread had a processor since the look before, by the kernel; `None` if it was not
-    /// looked at before, or the kernel does not count that.
+    /// The seconds for which its thread had a processor since the sample before, by the kernel; `None` for the thread's
+    /// first sample, or if the kernel does not count them.
     pub(crate) ran: Option<f64>,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Sample {
 pub(crate) struct Moment {
     /// Since the start of the recording.
     pub(crate) at: Duration,
-    /// The time that it stands for: that since the moment before.
+    /// The time that it represents: the time since the moment before.
     pub(crate) span: Duration,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct Thread {
     pub(crate) name: String,
 }
 
-/// What the kernel counted while the program was recorded.
+/// The kernel's figures for the time of the recording.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Counts {
     /// Seconds in the program's own code.
@@ -67,7 +67,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Adds what the kernel counted of a process between two moments.
+    /// Adds the kernel's figures for a process between two moments.
     pub(crate) fn add(&mut self, first: &Stat, last: &Stat) {
         // sysconf(_SC_CLK_TCK), which is 100 in every Linux.
         const TICK: f64 = 0.01;
@@ -77,14 +77,14 @@ impl Counts {
     }
 }
 
-/// How a program that was started here ended.
+/// The end of a program that was started here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// With this exit code.
     Exit(i32),
     /// By this signal.
     Signal(i32),
-    /// Not by itself: the time was over.
+    /// It was ended, since the time was over.
     Stopped,
 }
 
@@ -102,8 +102,8 @@ pub struct Recording {
     pub(crate) walks: Vec<Walk>,
     pub(crate) counts: Counts,
     pub(crate) watch: Watch,
-    /// Page faults that perf events have sampled, by the number of a walk that is their place alone. Empty if the
-    /// kernel does not allow that.
+    /// Page faults that perf events have sampled, by the number of a walk that consists of their place. Empty if the
+    /// kernel allows no perf events.
     pub(crate) faults: HashMap<u32, u64>,
     /// The time from the first moment to the last.
     pub(crate) duration: Duration,
@@ -112,16 +112,16 @@ pub struct Recording {
     /// The number of processors that the program may use.
     pub(crate) processors: usize,
     pub(crate) ended: Option<Ended>,
-    /// The processes that this user may not end, and that still run.
+    /// The processes that still run, since this user may not end them.
     pub(crate) left: Vec<i32>,
-    /// Samples that were lost since the thread was stopped, or another program traced it.
+    /// Samples that were lost because the thread was stopped, or because a different program traced it.
     pub(crate) lost: usize,
     pub(crate) interrupted: bool,
     pub(crate) pid: i32,
 }
 
 impl Recording {
-    /// What the inspector found in the program's file.
+    /// The inspector's report on the program's file.
     pub(crate) fn report(&self) -> Option<&inspector::Report> {
         self.library.modules.get(self.program? as usize)?.report.as_ref()
     }
@@ -135,7 +135,7 @@ pub(crate) struct Walks {
 }
 
 impl Walks {
-    /// The number of a walk. Beyond many different ones only the innermost frames are kept.
+    /// The number of a walk. After many different walks, only the innermost frames of new ones are kept.
     pub(crate) fn number(&mut self, mut walk: Walk) -> u32 {
         const MANY: usize = 100_000;
         const KEPT: usize = 16;

@@ -1,4 +1,4 @@
-//! The registers of a stopped thread, as far as unwinding needs them.
+//! The registers of a stopped thread that unwinding needs.
 
 use std::io;
 
@@ -11,11 +11,11 @@ pub(crate) struct Registers {
     pub(crate) pc: u64,
     /// The stack pointer.
     pub(crate) sp: u64,
-    /// The frame pointer. `None` of a thread that was read without a stop.
+    /// The frame pointer. `None` for a thread that was read without a stop.
     pub(crate) fp: Option<u64>,
     /// The link register, on architectures that have one.
     pub(crate) lr: Option<u64>,
-    /// The system call that the thread comes out of, if it is in one.
+    /// The system call that the thread is in, if any.
     pub(crate) call: Option<i64>,
 }
 
@@ -97,7 +97,7 @@ fn set(thread: Pid, kind: libc::c_int) -> io::Result<([u64; MOST], usize)> {
     if done == 0 { Ok((words, room.iov_len / size_of::<u64>())) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Reads the registers of a stopped thread. `None` if it runs in another mode than this program, as 32-bit programs do.
+/// Reads the registers of a stopped thread. `None` if it runs in a different mode than this program: a 32-bit program.
 ///
 /// # Errors
 /// The thread has ended, or is not stopped.

@@ -1,6 +1,6 @@
-//! What a function is, by its name.
+//! The role of a function in a profile, by its name.
 
-/// What a function is to a profile.
+/// The role of a function in a profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Role {
     /// The malloc family, and what is inside of an allocator.
@@ -171,7 +171,7 @@ const STRINGS: &[&str] = &[
     "wcscpy",
 ];
 
-/// Returns what the function of that name is. The name is the one for people.
+/// Returns the role of a function, by its demangled name.
 pub(crate) fn role(name: &str) -> Role {
     if FAMILY.contains(&name) || is_inside(name) {
         return Role::Allocator;
@@ -187,7 +187,7 @@ pub(crate) fn role(name: &str) -> Role {
     if STRINGS.iter().any(|known| variant(known)) { Role::Strings } else { Role::Other }
 }
 
-/// The slow paths of Rust's own locks and of parking_lot's.
+/// Whether it is a slow path of Rust's own locks or of the locks of parking_lot.
 fn is_rust_lock(name: &str) -> bool {
     ["lock_contended", "read_contended", "write_contended", "RawMutex::lock_slow", "RawRwLock::lock_"]
         .iter()

@@ -1,9 +1,9 @@
 //! Samples all threads of a program by wall clock.
 //!
-//! At each moment every thread is looked at. One that is blocked is read through `/proc` without a stop; one that has
-//! not run since the last moment is not even read. One that runs is stopped, read and released. The time between
-//! moments is random around its mean, so that it does not run in step with the program, and it grows where a moment
-//! takes long: the recording takes a bounded share of one processor.
+//! At each moment every thread is sampled. A blocked thread is read through `/proc` without a stop; if it has not run
+//! since the last moment, it is not even read. A running thread is stopped, read and released. The time between moments
+//! is random around its mean, so that it does not run in step with the program, and it grows when a moment takes long:
+//! so the recording takes a bounded share of one processor.
 
 mod ending;
 
@@ -33,7 +33,7 @@ use crate::registers::{self, Call, Registers};
 use crate::space::Space;
 use crate::stop::{self, Reaped};
 
-/// What is recorded.
+/// The program to record.
 #[derive(Debug, Clone)]
 pub enum Target {
     /// A program that is started, with its children.
@@ -43,18 +43,18 @@ pub enum Target {
         /// Whether its standard output goes to standard error.
         output_to_errors: bool,
     },
-    /// A process that runs already, without its children.
+    /// A running process, without its children.
     Process(i32),
 }
 
-/// How a program is recorded.
+/// The options of a recording.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Moments per second.
     pub rate: f64,
     /// The longest time of the recording. `None`: until the program ends.
     pub duration: Option<Duration>,
-    /// Once it is set, the recording ends.
+    /// The recording ends when this is set.
     pub interrupted: Arc<AtomicBool>,
 }
 
@@ -62,32 +62,32 @@ pub struct Options {
 pub const RATE: f64 = 150.0;
 /// The share of one processor that the recording may take.
 const SHARE: f64 = 0.012;
-/// The processor time in seconds that it may take beyond that: the first looks at a program take longest.
+/// The processor time in seconds that it may take beyond that: the first samples of a program take longest.
 const CREDIT: f64 = 0.02;
-/// The longest pause that pays for looks taken so far, as a part of the recording's time so far: the start costs most,
-/// and what the program does after it has to be seen, too.
+/// The longest pause that compensates for the samples so far, as a part of the recording's time so far. The start costs
+/// most, and the time after it has to be sampled, too.
 const SILENCE: f64 = 0.25;
-/// The share of one processor that looks may take for so long.
+/// The share of one processor that samples may take during that time.
 const BURST: f64 = 0.05;
 /// The fewest moments that a verdict is given for.
 const FEWEST: usize = 10;
-/// The most samples that may be lost since the program is stopped, or traced by another one: per hundred that were not.
+/// The most samples that may be lost because the program is stopped or traced by a different one, per hundred others.
 const MOST_LOST: usize = 10;
-/// The number of samples at which the recording looks half as often as asked for: they take memory.
+/// The number of samples after which the rate is halved: samples take memory.
 const MANY: f64 = 2e6;
-/// The longest time in seconds without a look.
+/// The longest time in seconds between two moments.
 const LONGEST: f64 = 10.0;
 /// The number of moments after which threads' switches are counted anew.
 const ROUND: usize = 64;
-/// The bytes of a stack in which the frames of libc lie that wait for a condition.
+/// The size of the innermost part of a stack that holds the frames of libc's wait for a condition.
 const OWN_FRAMES: u64 = 1024;
-/// The bytes of a file that say for which machine it is.
+/// The number of bytes of a file that name its machine.
 const HEADER: u64 = 64;
 
 /// Records a program.
 ///
 /// # Errors
-/// It does not start, or may not be traced, or is for another architecture, or ends too early.
+/// It does not start, or may not be traced, or is for a different architecture, or ends too early.
 pub fn record(target: &Target, options: &Options) -> Result<Recording, Error> {
     if !registers::SUPPORTED {
         return Err(Error::Unsupported);
@@ -107,7 +107,7 @@ pub fn record(target: &Target, options: &Options) -> Result<Recording, Error> {
         }
         other => other,
     })?;
-    // Blocked threads could be read all the same, and would be all that a verdict knows of.
+    // Blocked threads could still be read, but a verdict on them alone would be wrong.
     if sampler.lost > MOST_LOST * sampler.samples.len() / 100 {
         return Err(Error::Stopped { program: named });
     }
@@ -140,13 +140,13 @@ fn start(words: &[OsString], output_to_errors: bool, library: &mut Library) -> R
         let copy = std::io::stderr().as_fd().try_clone_to_owned().map_err(failed)?;
         command.stdout(Stdio::from(copy));
     }
-    // Children whose parent has ended, in whatever session, become this process's rather than that of `init`.
+    // Children whose parent has ended, in any session, become children of this process instead of `init`.
     let _ = nix::sys::prctl::set_child_subreaper(true);
     let child = command.spawn().map_err(failed)?;
     Ok((child.id().cast_signed(), named))
 }
 
-/// The file that the system would run: as `execvp` searches it.
+/// The file that the system would run, searched like `execvp` does.
 fn found(program: &OsString) -> Option<PathBuf> {
     let path = PathBuf::from(program);
     if path.components().count() > 1 {
@@ -195,7 +195,7 @@ struct Process {
 /// A thread that is recorded.
 struct Known {
     number: u32,
-    /// What it was doing, and the number of turns that it had had then.
+    /// Its last activity, and its number of turns then.
     doing: Option<(Doing, (u64, u64), u32)>,
     switches: (u64, u64),
 }
@@ -211,7 +211,7 @@ struct Sampler {
     samples: Vec<Sample>,
     walks: Walks,
     began: Instant,
-    /// When it was found that the program has ended.
+    /// The time at which the program's end was noticed.
     over: Option<Instant>,
     family: Family,
     status: Option<Reaped>,
@@ -221,11 +221,11 @@ struct Sampler {
     gone: Counts,
     watch: Watch,
     events: Faults,
-    /// Sampled page faults, by the number of a walk that is their place alone.
+    /// Sampled page faults, by the number of a walk that consists of their place.
     faults: HashMap<u32, u64>,
     own_s: f64,
     accounts: Accounts,
-    /// Samples that were lost since another program traces the thread, or has stopped it.
+    /// Samples that were lost because the thread was stopped, or because a different program traces it.
     lost: usize,
     /// The processes that could not be ended.
     left: Vec<i32>,
@@ -269,9 +269,9 @@ impl Sampler {
         }
         self.open(self.root);
         self.began = Instant::now();
-        // Short sleeps take 50 microseconds longer else. If it fails, they do.
+        // Otherwise short sleeps take 50 microseconds longer. A failure is harmless.
         let _ = nix::sys::prctl::set_timerslack(1000);
-        // Reading the program's file is not the recording's.
+        // The time to read the program's file does not count as the recording's.
         self.own_s = proc::processor_s();
         self.library.reading_s = 0.0;
         let mut before = self.began;
@@ -293,9 +293,9 @@ impl Sampler {
             }
             before = now;
             let took = now.elapsed().as_secs_f64();
-            // What the recording has taken so far may be no more than its share of the time so far, but for the start
-            // and for the files, each of which is read once. The fewest moments do not wait for that: a short recording
-            // could end with less.
+            // The recording's processor time so far may not exceed its share of the time so far, except for the start
+            // and for reading each file once. The first moments do not wait for that: a short recording could end with
+            // too few.
             let taken = proc::processor_s() - self.own_s - self.library.reading_s;
             let paid_after = (taken - CREDIT) / SHARE;
             let elapsed = self.began.elapsed().as_secs_f64();
@@ -310,7 +310,7 @@ impl Sampler {
         }
     }
 
-    /// Waits for so many seconds, but not if there is nothing to wait for any more.
+    /// Waits for this many seconds, or until the program ends.
     fn pause(&mut self, seconds: f64, options: &Options) {
         const STEP: f64 = 0.05;
         let mut left = seconds;
@@ -341,7 +341,7 @@ impl Sampler {
             let path = path.display().to_string();
             self.programs.insert(pid, (space.named(&self.library, &path), path));
         }
-        // A child that was forked meanwhile begins at zero; one that was attached to does not.
+        // A child that was forked meanwhile begins at zero; an attached process does not.
         let first = if self.own { proc::Stat::default() } else { stat };
         self.processes.insert(pid, Process { space, code: stat.code, first, last: stat });
     }
@@ -366,7 +366,7 @@ impl Sampler {
                     self.close(pid);
                     continue;
                 }
-                // Another program since an exec.
+                // An exec has replaced the program.
                 Some(stat) if self.processes.get(&pid).is_some_and(|process| process.code != stat.code) => {
                     let first = self.processes.get(&pid).map(|process| process.first);
                     self.open(pid);
@@ -379,7 +379,7 @@ impl Sampler {
                     if let Some(process) = self.processes.get_mut(&pid) {
                         process.last = stat;
                     }
-                    // What its threads wait for is the one that stopped it.
+                    // Its threads do not wait by themselves: a signal stopped them.
                     if stat.is_stopped() {
                         self.lost += proc::threads(pid).len();
                         continue;
@@ -421,7 +421,7 @@ impl Sampler {
         }
         if let Some((Doing::Blocked { call, arguments, sp, .. }, walk)) = kept {
             let state = State::Blocked(call, arguments);
-            // musl's and others' waits for a condition use a word of the frame that waits.
+            // Waits for a condition, in musl and elsewhere, use a word of the waiting frame.
             let own_word = (sp..sp.saturating_add(OWN_FRAMES)).contains(&arguments[0]);
             self.samples.push(Sample { moment, thread, state, walk, own_word, faults: 0, ran });
         }
@@ -481,7 +481,7 @@ impl Sampler {
         });
     }
 
-    /// Opens the children that the recorded processes have started since the last look.
+    /// Opens the children that the recorded processes have started since the last search.
     fn find_children(&mut self) {
         let members: Vec<i32> = self.members().collect();
         for pid in self.family.grown(members.into_iter()) {
@@ -489,7 +489,7 @@ impl Sampler {
         }
     }
 
-    /// The recorded processes, and this one, which has the children of those that have ended.
+    /// The recorded processes, and this one, which adopts the children of those that have ended.
     fn members(&self) -> impl Iterator<Item = i32> {
         self.processes.keys().copied().chain(i32::try_from(std::process::id()))
     }
@@ -511,7 +511,7 @@ impl Sampler {
         }
     }
 
-    /// The program of the process that was seen running most often: a script may have started it.
+    /// The program of the process that ran in most samples: a script may have started it.
     fn busiest(&self) -> Option<(Option<u32>, String)> {
         let mut times: HashMap<i32, u64> = HashMap::new();
         for sample in &self.samples {

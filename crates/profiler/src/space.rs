@@ -43,7 +43,7 @@ mod native {
     }
 }
 
-/// A place in the code: the number of a module, and an address in its file. Of a caller it is the return address.
+/// A place in the code: the number of a module, and an address in its file. For a caller it is the return address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Place {
     /// `None` outside of all modules; then the address is the one in memory.
@@ -51,7 +51,7 @@ pub(crate) struct Place {
     pub(crate) address: u64,
 }
 
-/// The calls that lead to a sample, the innermost first.
+/// The stack of a sample, the innermost function first.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Walk {
     pub(crate) places: Vec<Place>,
@@ -64,13 +64,13 @@ const DEEPEST: usize = 192;
 /// The part of a stack, in bytes, in which the next return address is searched.
 const REACH: u64 = 16 << 10;
 
-/// A module as it lies in a process.
+/// A module at its address in a process.
 struct Placed {
     /// Its number in the library.
     number: u32,
     /// Addresses in memory, from its first mapping to its last.
     range: Range<u64>,
-    /// What has to be added to an address in its file.
+    /// The difference between an address in memory and the one in its file.
     bias: u64,
 }
 
@@ -81,7 +81,7 @@ impl Placed {
     }
 }
 
-/// A module, and where it lies.
+/// A module with its address.
 type Located<'s> = (&'s Placed, &'s Module);
 
 /// The modules of one process.
@@ -94,12 +94,12 @@ pub(crate) struct Space {
     sizes: RefCell<HashMap<u64, Option<FrameSize>>>,
     /// When the mappings were read.
     read_at: Instant,
-    /// How long they are not read again.
+    /// The time during which they are not read again.
     pause: Duration,
 }
 
-/// The pause between two looks at the mappings, after one that found something new. It doubles each time that nothing
-/// is new: a process may run code that is in no module, and a look takes longer the more mappings there are.
+/// The pause between two reads of the mappings, after one with a change. It doubles each time without a change: a
+/// process may run code outside of all modules, and reading many mappings takes long.
 const LEAST_PAUSE: Duration = Duration::from_millis(1);
 /// The longest pause.
 const MOST_PAUSE: Duration = Duration::from_millis(250);
@@ -134,7 +134,7 @@ impl Space {
         self.pause = if self.read(library) { LEAST_PAUSE } else { MOST_PAUSE.min(self.pause * 2) };
     }
 
-    /// Reads the mappings. Returns whether there was something new.
+    /// Reads the mappings. Returns whether they have changed.
     fn read(&mut self, library: &mut Library) -> bool {
         let mut found = false;
         self.read_at = Instant::now();
@@ -149,7 +149,8 @@ impl Space {
             if self.modules.iter().any(|placed| placed.range == range && placed.number == number) {
                 continue;
             }
-            // While the kernel starts a program, its parts are mapped one after the other. And a library may have gone.
+            // While the kernel starts a program, its parts are mapped one after the other. And a library may be
+            // unloaded.
             for placed in
                 self.modules.extract_if(.., |placed| placed.range.start < range.end && range.start < placed.range.end)
             {
@@ -206,7 +207,7 @@ impl Space {
                 break;
             }
             let by_table = self.by_table(library, located, &at, lookup, innermost, stack);
-            // The tables say that this function has no caller.
+            // By the tables, this function has no caller.
             if matches!(by_table, Some(None)) {
                 break;
             }
@@ -271,7 +272,7 @@ impl Space {
         None
     }
 
-    /// Leaves a frame by what the function's instructions do to the stack. The result has to be a return address.
+    /// Leaves a frame by the effect of the function's instructions on the stack. The result has to be a return address.
     fn by_code(
         &self,
         library: &Library,
@@ -297,7 +298,7 @@ impl Space {
     }
 
     /// Leaves a frame that has no table: searches the stack for a return address behind a call of this very function,
-    /// or else behind any call that may lead there.
+    /// or else behind any call that may reach it.
     fn by_search(&self, library: &Library, at: &Registers, lookup: u64, stack: &Stack) -> Option<Registers> {
         let located @ (placed, module) = self.module(library, lookup)?;
         let place = placed.place(lookup);
@@ -324,15 +325,15 @@ impl Space {
         second.map(|(pc, slot)| Registers { pc, sp: slot + 8, fp: at.fp, lr: None, call: None })
     }
 
-    /// Whether the call before an address in memory goes from another module to a public function of `module`.
+    /// Whether the call before an address in memory goes from a different module to a public function of `module`.
     fn leads_by_import(&self, library: &Library, address: u64, (placed, module): Located<'_>) -> bool {
         let Some((calls, caller)) = self.module(library, address) else { return false };
         !std::ptr::eq(calls, placed)
             && caller.imported(calls.place(address)).is_some_and(|name| module.symbols.has(name))
     }
 
-    /// Whether a call of `target` leads to the function around `place` of the module that is `placed`: directly, or by
-    /// a function that only jumps there.
+    /// Whether a call of `target` reaches the function around `place` of the module `placed`: directly, or by a
+    /// function that only jumps there.
     fn leads(&self, library: &Library, target: u64, placed: &Placed, place: u64, start: Option<u64>) -> bool {
         let mut target = target;
         for _ in 0..3 {
@@ -437,7 +438,7 @@ pub(crate) fn slot_called(_: &[u8], _: u64) -> Option<u64> {
     None
 }
 
-/// As above.
+/// Not read yet, see [`slot_called`].
 #[cfg(target_arch = "aarch64")]
 pub(crate) fn slot_jumped(_: &[u8], _: u64) -> Option<u64> {
     None

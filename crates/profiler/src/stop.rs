@@ -1,9 +1,9 @@
 //! Reads running threads: seizes each, stops it for some microseconds, and lets it go.
 //!
-//! A thread is traced only between its stop and its release, so that nothing of the tracing is left in a program that
-//! was attached to: if the profiler is killed, the kernel releases the thread. Threads that are blocked in a system
-//! call are never stopped, since some calls end early with EINTR after a stop (`epoll_wait`; signal(7)). A thread that
-//! enters such a call at the very moment of its stop is the exception, and sees what SIGSTOP and SIGCONT would do.
+//! A thread is traced only between its stop and its release, so that the tracing leaves no trace in an attached
+//! program: if the profiler is killed, the kernel releases the thread. Threads that are blocked in a system call are
+//! never stopped, since some calls end early with EINTR after a stop (`epoll_wait`; signal(7)). A thread that enters
+//! such a call at the very moment of its stop is the exception, and sees the effect of SIGSTOP and SIGCONT.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ use crate::memory::{self, Stack};
 use crate::registers::{self, Registers};
 use crate::wait::{self, Change, End, Patience};
 
-/// What a stopped thread showed.
+/// The state of a stopped thread.
 #[derive(Debug)]
 pub(crate) struct Seen {
     /// `None` if it ended before it stopped.
@@ -27,22 +27,22 @@ pub(crate) struct Seen {
     pub(crate) faults: u64,
 }
 
-/// The end of a child process of this one that was reaped meanwhile.
+/// The end of one of this process's children that was reaped meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Reaped {
     pub(crate) pid: i32,
     pub(crate) end: End,
-    /// How often it gave the processor away by itself.
+    /// How often it yielded the processor voluntarily.
     pub(crate) switches: u64,
 }
 
-/// The longest time to wait for threads to stop. One that the kernel does not interrupt (vfork, a dead file server) or
-/// that another thread's exec has replaced does not stop until later, and is released then.
+/// The longest time to wait for threads to stop. A thread that the kernel does not interrupt (vfork, a dead file
+/// server), or that an exec has replaced, stops later, and is released then.
 const LONGEST: Duration = Duration::from_millis(200);
 
 /// Stops every one of `threads` (process and thread), and releases it; calls `seen` for each that has stopped, and
-/// counts its page faults if that is asked for. Children of this process that end meanwhile are added to `reaped`.
-/// Returns the number of threads that could not be stopped since another program traces them.
+/// counts its page faults if requested. Children of this process that end meanwhile are added to `reaped`. Returns the
+/// number of threads that could not be stopped because a different program traces them.
 ///
 /// # Errors
 /// The first thread may not be traced at all.
@@ -117,7 +117,7 @@ fn look(
     Some((at, before, registers, stack))
 }
 
-/// Whether it is for lack of permission that a thread cannot be traced: it is there, alive, and not traced.
+/// Whether a thread cannot be traced for lack of permission: it exists, is alive, and not traced.
 fn is_refused(pid: i32, tid: i32) -> bool {
     let Ok(text) = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")) else { return false };
     let field =
@@ -125,14 +125,14 @@ fn is_refused(pid: i32, tid: i32) -> bool {
     field("TracerPid:") == "0" && !field("State:").starts_with(['Z', 'X'])
 }
 
-/// Whether this process may trace that one, as far as can be told without doing so.
+/// Whether this process may trace that one, without trying it.
 pub(crate) fn is_permitted(pid: i32) -> bool {
     // This file needs the permission to trace.
     std::fs::read_to_string(format!("/proc/{}/syscall", crate::proc::alive(pid))).is_ok()
 }
 
-/// Returns how a child of this process ended, once it has. Threads that stopped too late for their moment are released,
-/// and those that have ended are forgotten: the kernel does not report a process's end before.
+/// Returns the end of a child of this process, once it has ended. Threads that stopped too late for their moment are
+/// released, and those that have ended are forgotten: the kernel does not report a process's end before.
 pub(crate) fn reap(pid: i32) -> Option<Reaped> {
     loop {
         match wait::change() {

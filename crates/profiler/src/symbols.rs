@@ -1,5 +1,5 @@
-//! The names of a file's functions: from its own symbol table, from a separate debug file, and from what shows itself
-//! in the code of stripped programs.
+//! The names of a file's functions: from its own symbol table, from a separate debug file, and from the code of
+//! stripped programs.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ pub(crate) struct Function {
     pub(crate) start: u64,
     /// The address behind its last byte; equal to `start` if unknown.
     pub(crate) end: u64,
-    /// Its name as the file has it. `None` if only its place is known.
+    /// Its name in the file, mangled. `None` if only its place is known.
     pub(crate) name: Option<String>,
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct Symbols {
     pub(crate) full: bool,
 }
 
-/// Where a function without an end is taken to end at the latest.
+/// The largest assumed size of a function without an end.
 const LONGEST: u64 = 64 << 10;
 
 impl Symbols {
@@ -75,7 +75,7 @@ impl Symbols {
         self.sort();
     }
 
-    /// Adds functions that were found otherwise. Functions that are there already keep their names.
+    /// Adds functions from other sources. Known functions keep their names.
     pub(crate) fn complete(&mut self, found: impl IntoIterator<Item = Function>) {
         let fresh: Vec<Function> = found.into_iter().filter(|function| !self.starts_at(function.start)).collect();
         self.functions.extend(fresh);
@@ -86,7 +86,7 @@ impl Symbols {
         self.functions.binary_search_by_key(&address, |function| function.start).is_ok()
     }
 
-    /// Sorts by address; of several names for one address, the shortest without leading underscores comes first.
+    /// Sorts by address; if one address has several names, the shortest without leading underscores comes first.
     fn sort(&mut self) {
         let plain = |name: &Option<String>| {
             name.as_ref().map_or((true, usize::MAX, String::new()), |name| {
@@ -153,13 +153,13 @@ fn debug_file(elf: &ElfFile64<'_, Endianness>, path: &Path, root: &Path) -> Opti
     })
 }
 
-/// The name of a debug link, if it is that of a file and not a path: it is searched in certain folders only.
+/// The name of a debug link, if it is a file's name and not a path: it is searched in certain folders only.
 fn bare(name: &[u8]) -> Option<&str> {
     let name = std::str::from_utf8(name).ok()?;
     (!name.is_empty() && !name.contains('/') && ![".", ".."].contains(&name)).then_some(name)
 }
 
-/// The name for people: Rust's and C++'s are demangled, without the hash that Rust adds.
+/// The demangled name of Rust and C++ functions, without the hash that Rust adds.
 pub(crate) fn demangled(name: &str) -> String {
     if let Ok(rust) = rustc_demangle::try_demangle(name) {
         return format!("{rust:#}");

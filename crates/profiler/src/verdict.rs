@@ -1,4 +1,4 @@
-//! The verdict: what a program waits for, and what another allocator would bring at best.
+//! The verdict: a program's bottleneck, and the possible gain with a donor.
 
 use serde::Serialize;
 
@@ -6,7 +6,7 @@ use crate::attribution::{Attribution, Class, Shares};
 use crate::frames::Frames;
 use crate::recording::{Recording, State};
 
-/// What a program waits for.
+/// The bottleneck of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bottleneck {
@@ -16,7 +16,7 @@ pub enum Bottleneck {
     PageFaults,
     /// Memory and string functions.
     Strings,
-    /// A lock of its own.
+    /// One of its own locks.
     Lock,
     /// Input, output, or work to come.
     Io,
@@ -61,37 +61,37 @@ pub struct Share {
 /// The verdict.
 #[derive(Debug, Clone, Serialize)]
 pub struct Verdict {
-    /// What most of the time goes to.
+    /// The part of the program that takes most of the time.
     pub bottleneck: Bottleneck,
-    /// What each goes to.
+    /// The shares of all parts.
     pub share: Share,
-    /// How many times as fast the program would be with another allocator, and with fast string functions where it has
-    /// stock's: at least, and at best. 1 is as fast as now. The lower end is below 1 only where the program grows large
-    /// blocks, which musl moves without a copy.
+    /// How many times as fast the program would be with a different allocator, and with fast string functions where it
+    /// has stock's: at least, and at best. 1 is as fast as now. The lower end is below 1 only where the program grows
+    /// large blocks, which musl moves without a copy.
     pub best_speedup: (f64, f64),
     /// The verdict as a paragraph.
     pub text: String,
-    /// The donor to try; null where another one would not help.
+    /// The donor to try; null where no donor would help.
     pub donor: Option<String>,
-    /// The command line to try it with; null where another donor would not help.
+    /// The command line to try it with; null where no donor would help.
     pub command: Option<String>,
 }
 
-/// The part of the time in musl's allocator and on its lock that a donor takes away at least. By `cargo xtask bench
-/// profile`, snmalloc takes away 0.8 to 1 of it. Of the time in the kernel's memory calls it may take nothing away.
+/// The part of the time in musl's allocator and on its lock that a donor saves at least. By `cargo xtask bench
+/// profile`, snmalloc saves 0.8 to 1 of it. It may save nothing of the time in the kernel's memory calls.
 const LEAST_GAIN: f64 = 0.6;
 /// How much longer a donor may take for blocks that musl lets the kernel move: donors copy them. By the program `grown`
 /// of the same command: 0.6 of its time in `mremap`, and 3.7 times as slow with snmalloc.
 const COPIES: f64 = 5.0;
-/// From this share of `mremap` on, another allocator may be slower.
+/// From this share of `mremap` on, a donor may be slower.
 const MOVES: f64 = 0.05;
-/// The part of the time in an allocator that the fastest one takes, too.
+/// The part of the time in an allocator that even the fastest one takes.
 const LEAST_COST: f64 = 0.03;
-/// What another allocator saves in the program's own code at most, as a part of the time in the allocator: blocks lie
-/// closer together, and a processor that runs ahead counts some of the allocator's time for what comes after it. By the
-/// program `mixed` of the same command: 0.21 of its time in malloc and free, and 1.5 times as fast with snmalloc.
+/// The most that a donor saves in the program's own code, as a part of the time in the allocator: blocks are closer
+/// together, and an out-of-order processor counts some of the allocator's time for the code behind it. By the program
+/// `mixed` of the same command: 0.21 of its time in malloc and free, and 1.5 times as fast with snmalloc.
 const BESIDE: f64 = 0.5;
-/// The part of the time in musl's string functions that others take away at most.
+/// The part of the time in musl's string functions that fast ones save at most.
 const STRINGS_GAIN: f64 = 0.7;
 /// From this share on something is named beside the bottleneck.
 const WORTH_NAMING: f64 = 0.15;
@@ -128,7 +128,7 @@ fn bottleneck(share: &Share) -> Bottleneck {
     all.iter().find(|(_, share)| *share >= greatest).map_or(Bottleneck::Cpu, |(bottleneck, _)| *bottleneck)
 }
 
-/// Whether a stock allocator of musl's serves malloc.
+/// Whether one of musl's stock allocators serves malloc.
 fn is_stock(recording: &Recording) -> bool {
     use inspector::{Libc, name};
     recording.report().is_some_and(|report| {
@@ -139,8 +139,8 @@ fn is_stock(recording: &Recording) -> bool {
 
 /// Returns how many times as fast the program would be: at least and at best.
 ///
-/// By Amdahl's law: what remains is the time outside of the allocator. With a lock out of the way, all threads want a
-/// processor at once, so what remains is at least their processor time over the number of processors.
+/// By Amdahl's law: the time outside of the allocator remains. With a lock out of the way, all threads want a processor
+/// at once, so at least their processor time over the number of processors remains.
 fn speedup(recording: &Recording, attribution: &Attribution, stock: bool) -> (f64, f64) {
     let shares = attribution.shares;
     // Two standard errors of a share from as many moments.
@@ -155,7 +155,7 @@ fn speedup(recording: &Recording, attribution: &Attribution, stock: bool) -> (f6
     let most = (most + error(most)).clamp(0.0, 0.999);
     let duration = recording.duration.as_secs_f64().max(f64::MIN_POSITIVE);
     let floor = attribution.other_cpu_s / (duration * recording.processors as f64);
-    // Its share is known from samples, too.
+    // Its share is also estimated from samples.
     let floor = (floor - error(floor.min(1.0))).max(0.0);
     let high = 1.0 / (1.0 - most).max(floor.min(1.0)).max(0.001);
     let least = if stock { LEAST_GAIN * (shares.running + shares.lock) } else { 0.0 };
@@ -294,7 +294,7 @@ fn text(
     text + &gain
 }
 
-/// An upper end in words: beyond 100, what is left of the program is too little to be measured.
+/// An upper bound in words: beyond 100, the rest of the program is too short to be measured.
 fn at_best(high: f64) -> String {
     if high > 100.0 { "more than 100".to_owned() } else { format!("{high:.2}") }
 }

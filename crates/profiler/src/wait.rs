@@ -8,7 +8,7 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::libc;
 
-/// How a process ended.
+/// The end of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
     Exit(i32),
@@ -20,8 +20,8 @@ pub(crate) enum End {
 /// A change of a traced thread or a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// With the number of times that its threads, and the children that it waited for, gave the processor away by
-    /// themselves; only that of a process is of use.
+    /// It has ended. The number is how often its threads, and the children that it waited for, yielded the processor
+    /// voluntarily; it is valid for a process only.
     Ended(End, u64),
     /// It has stopped, and is to be released with this signal; 0 for none.
     Stopped(i32),
@@ -29,22 +29,22 @@ pub(crate) enum Change {
     Call,
 }
 
-/// How long to wait between two looks for a change.
+/// The wait between two polls for a change.
 ///
-/// A thread on another processor stops within some microseconds. One that waits for this processor has to be given it
-/// by sleeping: `sched_yield` would give it away for a whole time slice, in which threads that have stopped would wait.
+/// A thread on another processor stops within some microseconds. A thread that waits for this processor gets it only if
+/// this one sleeps: `sched_yield` would yield for a whole time slice, and stopped threads would wait that long.
 #[derive(Debug, Default)]
 pub(crate) struct Patience {
     looks: u32,
 }
 
 impl Patience {
-    /// The looks that follow each other at once.
+    /// The number of polls without a wait between them.
     const AT_ONCE: u32 = 16;
     const STEP: Duration = Duration::from_micros(10);
     const LONGEST: Duration = Duration::from_micros(200);
 
-    /// Waits before the next look.
+    /// Waits before the next poll.
     pub(crate) fn wait(&mut self) {
         self.looks += 1;
         if self.looks > Patience::AT_ONCE {
@@ -53,7 +53,8 @@ impl Patience {
     }
 }
 
-/// Returns the next change of any thread that this one traces, or of any of its children; `None` if there is none yet.
+/// Returns the next change of any thread that this one traces, or of any of its children; `None` if there is no change
+/// yet.
 ///
 /// # Errors
 /// ECHILD if there is nothing to wait for.
@@ -73,14 +74,14 @@ pub(crate) fn change() -> Result<Option<(i32, Change)>, Errno> {
     Ok(meaning(status, u64::try_from(usage.ru_nvcsw).unwrap_or(0)).map(|change| (thread, change)))
 }
 
-/// What a status of wait(2) means.
+/// The meaning of a status of wait(2).
 fn meaning(status: i32, switches: u64) -> Option<Change> {
     if libc::WIFEXITED(status) {
         Some(Change::Ended(End::Exit(libc::WEXITSTATUS(status)), switches))
     } else if libc::WIFSIGNALED(status) {
         Some(Change::Ended(End::Signal(libc::WTERMSIG(status)), switches))
     } else if libc::WIFSTOPPED(status) {
-        // What PTRACE_O_TRACESYSGOOD asks for.
+        // The stop that PTRACE_O_TRACESYSGOOD requests.
         if status >> 8 == libc::SIGTRAP | 0x80 {
             return Some(Change::Call);
         }

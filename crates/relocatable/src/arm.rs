@@ -23,8 +23,9 @@ struct Attributes {
     float_registers: bool,
 }
 
-/// Why an archive of these objects, all for little-endian ARM, is not supported; `None` if it is for ARMv7 or later and
-/// passes floats in registers. One object with these attributes is enough: objects written in assembly have none.
+/// Returns the reason why an archive of these objects, all for little-endian ARM, is not supported; `None` if it is for
+/// ARMv7 or later and passes floats in registers. One object with these attributes is enough: objects written in
+/// assembly have none.
 pub fn unsupported<'a>(objects: impl Iterator<Item = Object<'a>>) -> Option<&'static str> {
     let (mut processor, mut float_registers) = (0, false);
     for attributes in objects.filter_map(|object| attributes(&object)) {

@@ -30,7 +30,7 @@ impl<'a> Coff<'a> {
     /// Reads an object.
     ///
     /// # Errors
-    /// The bytes are no such object, or are damaged.
+    /// The bytes are not such an object, or are damaged.
     pub fn parse(bytes: &'a [u8]) -> Result<Coff<'a>, ObjectError> {
         let file: CoffFile<'_> = CoffFile::parse(bytes).map_err(ObjectError::reading("the COFF object"))?;
         let machine = file.coff_header().machine();
@@ -40,7 +40,7 @@ impl<'a> Coff<'a> {
         }
     }
 
-    /// Returns the contents of the sections with that name: where they are in the object.
+    /// Returns the ranges of the contents of the sections with that name.
     ///
     /// # Errors
     /// A section's name or content cannot be read.

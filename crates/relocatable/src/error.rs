@@ -20,7 +20,7 @@ pub enum ObjectError {
         /// The reader's error.
         problem: String,
     },
-    /// A symbol's name lies outside the string table.
+    /// A symbol's name is outside the string table.
     #[error("symbol {index} has a name outside the string table")]
     Name {
         /// Its index in the symbol table.

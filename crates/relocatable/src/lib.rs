@@ -4,13 +4,13 @@
 //! | module | what lives there |
 //! | --- | --- |
 //! | `symbols` | the machine of an object and its symbols, read over the `object` crate's low level |
-//! | `sections` | its section headers |
+//! | `sections` | the section headers of an object |
 //! | [`arm`] | ARM's build attributes |
 //! | `localise` | makes defined symbols local: the last step of a donor's build |
 //! | `merge` | makes two objects one, for `allograft emit` |
 //! | `coff` | COFF objects: sections, symbols made local |
-//! | `layout` | where the fields of headers, symbols and relocations are, for these two |
-//! | `error` | why an object cannot be read or changed |
+//! | `layout` | the offsets of fields in headers, symbols and relocations, for `localise` and `merge` |
+//! | `error` | the errors |
 
 #![forbid(unsafe_code)]
 

@@ -19,11 +19,11 @@ const SHT_LLVM: std::ops::RangeInclusive<u32> = 0x6fff_4c00..=0x6fff_4c0c;
 const SHT_PROCESSOR: [u32; 2] = [0x7000_0001, 0x7000_0003];
 
 /// Returns a copy of the little-endian object in which every defined symbol is local if `keep` returns false for it.
-/// Undefined symbols stay as they are. A section group whose signature becomes local loses the flag that lets a linker
-/// drop it in favour of another object's.
+/// Undefined symbols do not change. A section group whose signature becomes local loses the flag that lets a linker
+/// drop it in favour of a different object's group.
 ///
 /// # Errors
-/// The object is of another kind, is damaged, or has sections that might refer to symbols in an unknown way.
+/// The object is of a different kind, is damaged, or has sections that might refer to symbols in an unknown way.
 pub fn localise(data: &[u8], keep: &dyn Fn(&[u8]) -> bool) -> Result<Vec<u8>, ObjectError> {
     let object = Object::recognise(data).ok_or(ObjectError::NotAnObject)?;
     if object.machine.big_endian {
@@ -120,7 +120,7 @@ struct Edit<'o> {
 }
 
 impl Edit<'_> {
-    // The reader has checked that all headers and contents lie inside of the object.
+    // The reader has checked that all headers and contents are inside the object.
     fn set_header(&mut self, section: usize, field: usize, value: &[u8]) {
         let at = self.headers + section * self.layout.section + field;
         self.out[at..at + value.len()].copy_from_slice(value);
@@ -151,7 +151,7 @@ impl Edit<'_> {
             }
             elf::SectionType(SHT_LLVM_ADDRSIG) => {
                 // Without the list, every address counts as significant, which is always correct. An empty list would
-                // mean that none is, so the section has to get another type.
+                // mean that none is, so the section has to get a different type.
                 self.set_header(index, SH_TYPE, &elf::SHT_PROGBITS.0.to_le_bytes());
                 let Layout { word, sh_size, sh_link, .. } = *self.layout;
                 self.set_header(index, SH_FLAGS, &elf::SHF_EXCLUDE.0.to_le_bytes()[..word]);
@@ -202,7 +202,7 @@ impl Edit<'_> {
         let renumbered = self.order.renumbered(index, u64::from(section.info))?;
         self.set_header(index, self.layout.sh_info, &renumbered.to_le_bytes());
         if self.order.localised[section.info as usize] && section.data.len() >= 4 {
-            // Linkers identify groups by name: another object's group of this name would replace this one.
+            // Linkers identify groups by name: a different object's group of this name would replace this one.
             let flags = word(section.data, 0) & !elf::GRP_COMDAT.0;
             self.out[section.offset..section.offset + 4].copy_from_slice(&flags.to_le_bytes());
         }

@@ -15,8 +15,8 @@ use format::printable;
 /// object's.
 ///
 /// # Errors
-/// The objects are of another kind, are damaged, are for different machines, or have section groups; or both define a
-/// symbol.
+/// The objects are of a different kind, are damaged, are for different machines, or have section groups; or both define
+/// a symbol.
 pub fn merge(first: &[u8], second: &[u8]) -> Result<Vec<u8>, ObjectError> {
     let inputs = [Input::read(first)?, Input::read(second)?];
     let [one, other] = inputs.each_ref().map(|input| input.object.machine);

@@ -18,8 +18,8 @@ pub struct Machine {
     pub bits: u8,
     /// Whether the most significant byte comes first.
     pub big_endian: bool,
-    /// Whether it passes floats in another way than the architecture's usual convention, by `e_flags`: lp64 and lp64f
-    /// on RISC-V.
+    /// Whether it passes floats differently from the architecture's usual convention, by `e_flags`: lp64 and lp64f on
+    /// RISC-V.
     pub other_floats: bool,
 }
 
@@ -62,7 +62,7 @@ impl fmt::Display for Machine {
     }
 }
 
-/// How a symbol binds to symbols of the same name in other objects.
+/// The binding of a symbol to symbols of the same name in other objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Binding {
     /// It does not bind to them.

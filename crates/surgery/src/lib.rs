@@ -3,8 +3,8 @@
 //! | module | what lives there |
 //! | --- | --- |
 //! | [`archive`] | static archives: read, and edited by ordinal |
-//! | [`donor`] | donor objects: what they say about themselves, and how options are written into them |
-//! | [`plan`] | which members of an archive go, what comes in their place, or why that must not be done |
+//! | [`donor`] | donor objects: their notes and options |
+//! | [`plan`] | the members to remove and the donor to insert, or the reason to refuse |
 
 #![forbid(unsafe_code)]
 

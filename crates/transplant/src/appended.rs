@@ -1,5 +1,5 @@
-//! What is appended to a linked file, whatever its kind: segments and sections at a location, program headers behind
-//! them, jumps into the donor, and the parameters for its start.
+//! The parts that are appended to a linked file of any kind: segments and sections at a location, program headers
+//! behind them, jumps into the donor, and the parameters for its start.
 
 use std::ops::Range;
 

@@ -20,7 +20,7 @@ const UPPER: u32 = 549;
 /// Relocations that the linker has resolved, or resolves at its own addresses: R_X86_64_64, PC32, GOT32, PLT32,
 /// GOTPCREL, PC64, GOTPCRELX, REX_GOTPCRELX, RELATIVE.
 const SETTLED_X86_64: [u32; 9] = [1, 2, 3, 4, 9, 24, 41, 42, 8];
-/// Those of aarch64: R_AARCH64_ABS64, PREL64, PREL32, LD_PREL_LO19, ADR_PREL_LO21, ADR_PREL_PG_HI21,
+/// The relocations of aarch64: R_AARCH64_ABS64, PREL64, PREL32, LD_PREL_LO19, ADR_PREL_LO21, ADR_PREL_PG_HI21,
 /// ADD_ABS_LO12_NC, LDST8_ABS_LO12_NC, TSTBR14, CONDBR19, JUMP26, CALL26, LDST16, LDST32, LDST64, LDST128,
 /// ADR_GOT_PAGE, LD64_GOT_LO12_NC, RELATIVE. Distances between pages stay right wherever the blob begins at a page.
 const SETTLED_AARCH64: [u32; 19] =
@@ -54,7 +54,7 @@ struct Distance {
 /// Why a blob cannot be used. The embedded blobs are free of these errors, which the tests check.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BlobError {
-    /// The layout is not this crate's.
+    /// The layout differs from what this crate expects.
     #[error("the donor's blob: {0}")]
     Layout(String),
     /// The note cannot be written.
@@ -94,7 +94,7 @@ impl Blob {
     /// Reads a linked blob, and writes into it the note and the options of a tuned donor's object.
     ///
     /// # Errors
-    /// The blob's layout is not this crate's.
+    /// The blob's layout differs from what this crate expects.
     pub fn parse(bytes: &[u8], note: &Note, options: &[DonorOption]) -> Result<Blob, BlobError> {
         let image = Image::parse(bytes).map_err(|refusal| layout(refusal.to_string()))?;
         let loads: Vec<&Segment> = image.loads().collect();

@@ -37,7 +37,7 @@ pub enum Donation {
     },
 }
 
-/// What a graft changes in an executable, and what it relies on.
+/// The changes that a graft makes to an executable, with the facts that it relies on.
 #[derive(Debug, Clone)]
 pub enum Edits {
     /// Functions of the program's own libc are redirected.
@@ -58,7 +58,7 @@ impl Edits {
         }
     }
 
-    /// The redirected functions; `None` in a dynamic program, where none are.
+    /// The redirected functions; `None` for a dynamic program, where no function is redirected.
     pub fn redirect(&self) -> Option<&Plan> {
         match self {
             Edits::Redirect(plan) => Some(plan),
@@ -116,13 +116,13 @@ impl<'a> Executable<'a> {
         needed::library(&self.image)
     }
 
-    /// A copy that loads its donor from `library` instead. `None` if it loads none, or the path is too long.
+    /// Returns a copy that loads its donor from `library`. `None` if it loads no donor, or the path is too long.
     pub fn loading(&self, library: &[u8]) -> Option<Vec<u8>> {
         needed::with_library(&self.image, library)
     }
 
-    /// A copy of a graft that runs its self-test in place of the program; `None` if it is not exactly one graft of this
-    /// program's format.
+    /// Returns a copy of a graft that runs its self-test in place of the program; `None` unless the file carries
+    /// exactly one graft in this version's format.
     pub fn with_self_test(&self) -> Option<Vec<u8>> {
         self_test::copy(self)
     }
@@ -134,8 +134,7 @@ impl<'a> Executable<'a> {
         Some([&self.bytes()[..at], &[self_test::SWITCHED_ON], &self.bytes()[at + 1..]])
     }
 
-    /// Checks what is known before any donor is: that it is no library, carries no graft, and is no executable of a
-    /// kind that has no malloc of libc's.
+    /// Checks what is known before any donor is: that it is not a library, carries no graft, and uses libc's malloc.
     ///
     /// # Errors
     /// Why it is left alone.
@@ -151,7 +150,7 @@ impl<'a> Executable<'a> {
     /// Grafts a copy of it with a donor that is for its kind.
     ///
     /// # Errors
-    /// The donor cannot be used: a fault of allograft's. A refusal is the inner error.
+    /// The donor cannot be used: a bug in allograft. A refusal is the inner error.
     pub fn graft(&self, donor: &Donation) -> Result<Result<(Edits, Vec<u8>), Refusal>, BlobError> {
         Ok(match donor {
             Donation::Redirect(blob) => {
@@ -190,7 +189,7 @@ impl<'a> Executable<'a> {
     }
 }
 
-/// A fault of the donor's, or else what was planned.
+/// Separates a fault of the donor from the plan or refusal.
 fn told_apart<T>(planned: Result<T, PlanError>) -> Result<Result<T, Refusal>, BlobError> {
     match planned {
         Ok(planned) => Ok(Ok(planned)),
@@ -199,7 +198,7 @@ fn told_apart<T>(planned: Result<T, PlanError>) -> Result<Result<T, Refusal>, Bl
     }
 }
 
-/// What tells the file's kind.
+/// The marks in the headers by which [`Linked`] tells the kinds apart.
 fn marks(image: &Image<'_>) -> Marks {
     const DT_NEEDED: u64 = 1;
     const DT_SONAME: u64 = 14;
@@ -222,7 +221,7 @@ fn marks(image: &Image<'_>) -> Marks {
         program: entries.iter().any(|(tag, value)| *tag == DT_FLAGS_1 && value & DF_1_PIE != 0),
         soname: has(DT_SONAME),
         needs: has(DT_NEEDED),
-        // Only then it counts: a large program has many symbols.
+        // Evaluated only here, since a large program has many symbols.
         loader: image.position_independent && !interpreter && exports_loader(),
     }
 }

@@ -154,7 +154,7 @@ fn encoded(words: &[u64]) -> impl Iterator<Item = u8> + '_ {
     words.iter().flat_map(|word| word.to_le_bytes())
 }
 
-/// The entries of a table; `None` if it does not lie inside the file.
+/// The entries of a table; `None` if it reaches beyond the file.
 fn table<T>(bytes: &[u8], start: u64, count: u16, size: usize, read: fn(&[u8], usize) -> Option<T>) -> Option<Vec<T>> {
     let start = usize::try_from(start).ok()?;
     (0..usize::from(count)).map(|index| read(bytes, start.checked_add(index * size)?)).collect()
@@ -165,7 +165,7 @@ fn malformed(what: impl Into<String>) -> Refusal {
 }
 
 impl<'a> Image<'a> {
-    /// Reads and checks the structure: everything that a header points to lies inside the file.
+    /// Reads and checks the structure: everything that a header points to is inside the file.
     pub(crate) fn parse(bytes: &'a [u8]) -> Result<Image<'a>, Refusal> {
         #[cfg(feature = "counted")]
         crate::count::PARSED.with(|parsed| parsed.borrow_mut().push(bytes.len()));

@@ -14,7 +14,7 @@ pub fn carries_graft(bytes: &[u8]) -> bool {
 }
 
 /// The descriptions of a graft's notes, of its allocator and of its string functions; `None` if there is no such note.
-/// Of a program that loads its allocator, the note in that.
+/// For a program that loads its allocator, the copy of the allocator's note that the program has.
 pub fn notes(graft: &[u8]) -> [Option<Vec<u8>>; 2] {
     let [malloc, strings] = DonorKind::ALL.map(|kind| {
         let start = memchr::memmem::find(graft, &note::head(kind))? + HEAD;
@@ -23,8 +23,8 @@ pub fn notes(graft: &[u8]) -> [Option<Vec<u8>>; 2] {
     [malloc.or_else(|| needed::note(graft).map(|needed| needed.donor.to_vec())), strings]
 }
 
-/// Refuses executables of a known kind that has no malloc of libc's to be replaced, so that the message can name the
-/// kind, and those with a graft.
+/// Refuses executables of a known kind without libc's malloc, so that the message can name the kind, and those with a
+/// graft.
 pub(crate) fn check(image: &Image<'_>) -> Result<(), Refusal> {
     check_unguarded(image)?;
     if is_guarded(image) { Err(Refusal::Guarded) } else { Ok(()) }

@@ -1,9 +1,8 @@
-//! The layout of the grafted file. No byte of the program moves, in the file or in memory: everything new lies behind
-//! it.
+//! The layout of the grafted file. No byte of the program moves, in the file or in memory: everything new follows it.
 //!
 //! ```text
 //!  file                                                          memory
-//!  the program as it was, but for the jumps                      the same addresses
+//!  the program, unchanged but for the jumps                      the same addresses
 //!  page   code of the donor, its note          R E  \
 //!         data of the donor                    RW    |           behind the program's last segment; page by page as
 //!         copy of the program's .tdata with          |           in the file (`location`)

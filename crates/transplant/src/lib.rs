@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `image` | reads ELF: segments, sections, symbols, by address and by offset |
 //! | `executable` | an executable, read once: its kind, what a graft has left in it, the ways to graft it |
-//! | `kind` | which executables are no hosts, by their marks; the notes of a graft |
+//! | `kind` | recognises executables that cannot be hosts, by their marks;  the notes of a graft |
 //! | `relocations` | what a static-pie program does to itself when it starts |
 //! | `code` | machine code: functions, references, what a function does; what is particular to an architecture |
 //! | `family` | musl's malloc family in a program, each role proven; and that nothing else touches its state |

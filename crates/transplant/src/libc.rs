@@ -25,9 +25,11 @@ pub(crate) fn errno_offset(code: &Code<'_>, family: &Family) -> Result<i64, Refu
     }
 }
 
-/// Checks that a program that forks has the allocator's hook. Without it a child may wait forever for a lock that
-/// another thread held. A program into which fork is not linked does not have its system call (src/process/_Fork.c), or
-/// has `_Fork` alone, which calls no hook.
+/// Checks that a program that forks has the allocator's hook. Without the hook a child may wait forever for a lock that
+/// a different thread held.
+///
+/// A program without fork does not have its system call (src/process/_Fork.c), or has `_Fork` alone, which calls no
+/// hook.
 pub(crate) fn check_fork(code: &mut Code<'_>, family: &Family) -> Result<(), Refusal> {
     if family.core.contains_key(&Role::ForkHook) {
         return Ok(());
@@ -128,10 +130,12 @@ pub(crate) struct ProcessEnd {
 }
 
 /// Finds the place where `exit` has run all of the program's functions: it calls `__funcs_on_exit`, `__libc_exit_fini`
-/// and `__stdio_exit`, and then `_Exit`, without a branch between them (src/exit/exit.c). `None` if it is not so.
+/// and `__stdio_exit`, and then `_Exit`, without a branch between them (src/exit/exit.c). `None` if there is no such
+/// sequence.
 ///
-/// Without symbols, `_Exit` is what makes the system call exit_group, and `exit` the one function that calls it in that
-/// way. `quick_exit` makes one call before it (src/exit/quick_exit.c), and `abort` none that follow each other so.
+/// Without symbols, `_Exit` is the function that makes the system call exit_group, and `exit` the only one that calls
+/// it after others without a branch. `quick_exit` makes one call before it (src/exit/quick_exit.c), and `abort` makes
+/// no such sequence.
 pub(crate) fn process_end(code: &mut Code<'_>) -> Option<ProcessEnd> {
     let [exits, ends] = [b"exit".as_slice(), b"_Exit"].map(|name| code.named(name));
     if !exits.is_empty() || !ends.is_empty() {
@@ -206,7 +210,7 @@ fn blocks_signals(code: &mut Code<'_>, start: u64) -> bool {
 ///
 /// `_start_c` (crt/crt1.c), or in static-pie programs the function that `_dlstart_c` goes on to (crt/rcrt1.c), loads
 /// three functions and branches: main into the first argument, `_init` into the fourth and `_fini` into the fifth.
-/// There is exactly one such place in the code that the entry point leads to.
+/// There is exactly one such place in the code reached from the entry point.
 pub(crate) fn main(code: &Code<'_>) -> Result<MainCall, Refusal> {
     let mut open = vec![(code.image.entry, 0)];
     let mut seen = BTreeSet::new();

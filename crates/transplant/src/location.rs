@@ -3,7 +3,7 @@
 //! A program may read its own headers where they are mapped: LLVM's profile runtime finds the program headers at
 //! `__ehdr_start + e_phoff` and a note at `__ehdr_start + p_offset` (compiler-rt, InstrProfilingPlatformLinux.c), and
 //! so do kernels before 5.18 for `AT_PHDR` (fs/binfmt_elf.c). Linkers make both true, since they map the beginning of
-//! the file at `__ehdr_start`. Both stay true if everything new lies as far behind the ELF header in memory as in the
+//! the file at `__ehdr_start`. Both stay true if every new part is as far behind the ELF header in memory as in the
 //! file. Memory that is not in the file (`.bss`) has to be written as zeros for that.
 
 use crate::blob::MOST_BLOB;
@@ -42,9 +42,9 @@ impl Location {
         }
     }
 
-    /// Chooses it in a dynamic program. Kernels before 5.18 tell its loader a wrong place of its program headers
-    /// unless the distances agree, so they do, unless that takes more than [`MOST_HOLE`]. A program with so much
-    /// `.bss` needs a later kernel ([`Location::needs_later_kernel`]).
+    /// Chooses the donor's place in a dynamic program. Kernels before 5.18 tell its loader a wrong place of its program
+    /// headers unless the distances agree, so they do, unless that takes more than [`MOST_HOLE`]. A program with so
+    /// much `.bss` needs a later kernel ([`Location::needs_later_kernel`]).
     ///
     /// # Errors
     /// It refers to its ELF header, and the distances would take more than [`MOST_ZEROS`].

@@ -28,13 +28,13 @@ pub struct Entry {
 /// A grafted executable, and what was found in the program.
 #[derive(Debug, Clone)]
 pub struct Graft {
-    /// What was found, and what is redirected.
+    /// The functions found, and those redirected.
     pub plan: Plan,
     /// The grafted file.
     pub bytes: Vec<u8>,
 }
 
-/// What a graft of an executable changes, and what it relies on.
+/// The changes that a graft makes to an executable, with the facts that it relies on.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// Its architecture.
@@ -45,8 +45,7 @@ pub struct Plan {
     pub symbols: bool,
     /// The functions that are redirected, by role and address.
     pub entries: Vec<Entry>,
-    /// Its string functions, in order of their addresses: those that are redirected and those that stay. Empty if the
-    /// blob has none.
+    /// The program's string functions by address, the redirected and the kept. Empty if the blob has none.
     pub strings: Vec<StringEntry>,
     /// If the blob has string functions: those that were not found in the program, or that the donor does not have.
     pub strings_absent: Vec<(StringFunction, strings::Absence)>,
@@ -54,7 +53,7 @@ pub struct Plan {
     pub fork_hook: bool,
     /// Whether its threads call the allocator when they end. If not, the program has no threads.
     pub thread_end: bool,
-    /// Whether its `exit` leads through the donor, which writes the statistics there. If not, they are written when
+    /// Whether its `exit` passes through the donor, which writes the statistics then. If not, they are written when
     /// main returns.
     pub process_end: bool,
     /// If it is musl's dynamic loader: where the donor's thread-local storage is. `None` for a program.
@@ -158,7 +157,7 @@ pub(crate) fn graft(executable: &Executable<'_>, blob: &Blob, as_if_stripped: bo
     Ok(Graft { plan, bytes })
 }
 
-/// The string functions of a program that are redirected and that stay, and those that are not there.
+/// The program's string functions, redirected or kept, and the ones it does not have.
 pub(crate) type Strings = (Vec<StringEntry>, Vec<(StringFunction, strings::Absence)>);
 
 /// Finds the string functions if the blob has some, and adds a jump for each that can be redirected.
@@ -221,7 +220,7 @@ pub(crate) fn room(code: &mut Code<'_>, family: &Family, role: Role, address: u6
     };
     for into in site + 1..site + size {
         if code.is_start(into) && code.branches_to(into).iter().any(|branch| !function.covers(branch.site)) {
-            // Found by bytes alone. The branch's bytes might not be an instruction; they count as one.
+            // The branch was found by its bytes alone. They might not be an instruction, but count as one.
             let site = code.branches_to(into)[0].site;
             return Err(Refusal::JumpedInto { role, address: into, site });
         }
@@ -236,8 +235,8 @@ pub(crate) fn room(code: &mut Code<'_>, family: &Family, role: Role, address: u6
     Ok(())
 }
 
-/// The program's functions for the self-test, in the order of `parameters.h`: those that lead to the family by their
-/// code, and others, found by name, only if they are redirected themselves or call a function that is.
+/// The program's functions for the self-test, in the order of `parameters.h`: functions whose code reaches the family,
+/// and functions found by name that are redirected or call a redirected one.
 fn calls(code: &Code<'_>, family: &Family) -> [Option<u64>; parameters::CALLS] {
     let core = |role| family.core.get(&role).copied();
     let calloc = family.wrappers.iter().find(|(role, _)| *role == Role::Calloc).map(|(_, start)| *start);

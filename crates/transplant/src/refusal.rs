@@ -26,7 +26,7 @@ pub enum Refusal {
     /// The program has symbols, and none of the malloc family is among them.
     #[error("no malloc is in it: there is nothing to replace")]
     NoMalloc,
-    /// There are no size classes: the program may have no malloc at all, or another one.
+    /// There are no size classes: the program may have no malloc at all, or a different one.
     #[error("mallocng, musl's malloc, is not in it: its table of size classes is not there")]
     NoMallocng,
     /// The size classes occur more than once.
@@ -108,7 +108,7 @@ pub enum Refusal {
         /// The function's address.
         address: u64,
     },
-    /// A branch leads to bytes that would be overwritten.
+    /// A branch targets bytes that would be overwritten.
     #[error("code at {site:#x} jumps into the beginning of {role}, to {address:#x}")]
     JumpedInto {
         /// The role of the function that would be overwritten.
@@ -153,18 +153,18 @@ pub enum Refusal {
         "its code is guarded: branches through a register have to end at landing pads (BTI), and the donor has none"
     )]
     Guarded,
-    /// The file is musl's dynamic loader, and not as the releases of musl that are known.
+    /// The file is musl's dynamic loader, but differs from the known releases of musl.
     #[error("it is musl's dynamic loader, and {0}")]
     Loader(String),
-    /// The program is dynamic, and has something that a merge does not know how to keep.
+    /// The program is dynamic, and has something that a merge cannot keep.
     #[error("it is dynamic, and {0}")]
     Merge(String),
-    /// The program is dynamic, and names functions of another allocator.
+    /// The program is dynamic, and names functions of a different allocator.
     #[error("it is dynamic, and {verb} `{symbol}`, which is another allocator's")]
     BringsAllocator {
         /// The function.
         symbol: String,
-        /// What the program does with it.
+        /// The program's use of the name: imports or defines.
         verb: &'static str,
     },
     /// The program is dynamic, and not all of its libraries are known: one of them may bring an allocator.

@@ -21,12 +21,12 @@ pub(crate) struct Relocations {
 }
 
 impl Relocations {
-    /// Those of a program that needs no libraries.
+    /// Reads the relocations of a program that needs no libraries.
     pub(crate) fn of(image: &Image<'_>) -> Result<Relocations, Refusal> {
         Relocations::read(image, false)
     }
 
-    /// Those of a program that may need libraries.
+    /// Reads the relocations of a program that may need libraries.
     pub(crate) fn of_dynamic(image: &Image<'_>) -> Result<Relocations, Refusal> {
         Relocations::read(image, true)
     }
@@ -72,7 +72,7 @@ impl Relocations {
         Ok(relocations)
     }
 
-    /// The words whose place lies in the range.
+    /// The words whose place is in the range.
     pub(crate) fn within(&self, range: std::ops::Range<u64>) -> impl Iterator<Item = (u64, u64)> + '_ {
         let from = self.relative.partition_point(|(place, _)| *place < range.start);
         self.relative[from..].iter().copied().take_while(move |(place, _)| *place < range.end)

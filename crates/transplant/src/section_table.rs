@@ -33,7 +33,7 @@ pub(crate) struct SectionTable {
 }
 
 impl SectionTable {
-    /// The program's. It has section headers.
+    /// Takes the program's section headers. The program has some.
     pub(crate) fn of(image: &Image<'_>) -> SectionTable {
         let (sections, names) = (image.sections.clone(), usize::from(image.names_index));
         let text = sections[names].content().and_then(|at| image.bytes.get(at)).unwrap_or_default().to_vec();
@@ -68,8 +68,8 @@ impl SectionTable {
     }
 
     /// Makes the sections `tdata` and `tbss` those of the thread-local storage. The program's own storage is part of
-    /// the new one. Its bytes stay as data that nothing reads. Symbols have to lead to its variables at their present
-    /// place.
+    /// the new one. Its bytes stay as data that nothing reads. Symbols still have to resolve to its variables where
+    /// they are.
     pub(crate) fn move_thread_storage(
         &mut self,
         file: &mut [u8],
@@ -106,7 +106,8 @@ impl SectionTable {
     /// Adds functions of the section `code` to the program's symbol table, if it has one. Table and names are written
     /// anew at the end of the file.
     ///
-    /// gdb takes the names of a file from that table alone, unless there is none (gdb/elfread.c, `elf_symtab_read`).
+    /// gdb takes the names of a file from that table alone, unless the file has no such table (gdb/elfread.c,
+    /// `elf_symtab_read`).
     pub(crate) fn add_functions(&mut self, file: &mut Vec<u8>, functions: &[Function<'_>], code: usize) {
         let Some(table) = self.sections[..self.stock].iter().position(|section| section.kind == SHT_SYMTAB) else {
             return;

@@ -9,11 +9,13 @@ use format::parameters::{FORMAT, HEAD, MAGIC, SELF_TEST};
 use crate::executable::Executable;
 use crate::merge;
 
-/// Returns a copy of a grafted executable that runs its self-test. It differs in one byte; that of a program which a
-/// donor was merged into in one word, so that no constructor of it runs but the donor's, and that of one which loads
-/// its donor in at most two.
+/// Returns a copy of a grafted executable that runs its self-test.
 ///
-/// `None` if it is not exactly one graft of this program's format.
+/// The copy of a static program differs in one byte. The copy of a merged program differs in one word, so that the
+/// donor's constructor is the only one that runs. The copy of a program that loads its donor differs in at most two
+/// words.
+///
+/// `None` unless the file carries exactly one graft in this version's format.
 pub(crate) fn copy(graft: &Executable<'_>) -> Option<Vec<u8>> {
     if graft.kind() == Linked::Dynamic {
         let image = &graft.image;
@@ -27,8 +29,8 @@ pub(crate) fn copy(graft: &Executable<'_>) -> Option<Vec<u8>> {
 /// The value of the byte at [`switch`] in a copy that runs its self-test.
 pub(crate) const SWITCHED_ON: u8 = 1;
 
-/// Returns the offset of the byte by which a copy differs. `None` if it is not exactly one graft of this program's
-/// format, or a dynamic program.
+/// Returns the offset of the byte by which a copy differs. `None` for a dynamic program, and unless the file carries
+/// exactly one graft in this version's format.
 pub(crate) fn switch(graft: &Executable<'_>) -> Option<usize> {
     let head = [MAGIC.to_le_bytes(), FORMAT.to_le_bytes()].concat();
     let mut found = memchr::memmem::find_iter(graft.bytes(), &head);

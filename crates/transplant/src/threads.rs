@@ -1,10 +1,9 @@
-//! Threads and processes that a program makes by itself, by the system call clone, beside those of musl's
-//! `pthread_create`.
+//! Threads and processes that a program makes with the system call clone, not with musl's `pthread_create`.
 //!
-//! Seen are the flags at the system call, at calls of musl's `__clone` (src/thread/ARCH/clone.s) and of functions
+//! Checked are the flags at the system call, at calls of musl's `__clone` (src/thread/ARCH/clone.s) and of functions
 //! around it, such as `clone` and `syscall` (src/linux/clone.c, src/misc/syscall.c): their origin is followed backwards
-//! through each function, and from its arguments on to its callers. Not seen are clone3, whose flags are in memory, and
-//! flags that come from memory or from a call.
+//! through each function, and from its arguments on to its callers. Not checked are clone3, whose flags are in memory,
+//! and flags that come from memory or from a call.
 
 use std::collections::BTreeSet;
 

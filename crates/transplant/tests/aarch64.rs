@@ -107,8 +107,8 @@ fn a_vfork_is_no_fork() {
     assert!(matches!(graft(&bytes, &BLOB, true).unwrap(), Err(Refusal::ForkHook)));
 }
 
-/// As GHC's initLinker ends: the last call does not return, and what lies behind it is another function, which jumps
-/// back. So it reads as a loop that takes more of the stack each time around, with a page of musl's in it.
+/// GHC's initLinker ends like this: the last call does not return, and the function behind it jumps back. So it reads
+/// as a loop that takes more of the stack each time around, with one of musl's pages in it.
 #[test]
 #[ignore = "aarch64: links a program with that architecture's conformance objects"]
 fn a_call_that_does_not_return_makes_no_loop() {
@@ -152,7 +152,7 @@ neighbour:
     for as_if_stripped in [false, true] {
         graft(&bytes, &BLOB, as_if_stripped).unwrap().unwrap();
     }
-    // What a round of the loop has left in the stack, and the 70th after it takes from there, is found all the same.
+    // A value that one round of the loop leaves in the stack, and the 70th after it takes, is still found.
     let state = ENDLESS.replace(
         "        cbz w1, 1f\n",
         "        ldr x3, [sp, #3368]\n        ldr w4, [x3, :lo12:__malloc_context]\n        cbz w1, 1f\n",
@@ -268,8 +268,8 @@ fn constants_beside_the_code_are_no_code() {
     assert!(state_elsewhere(&program, true));
 }
 
-/// gcc puts a page on the stack when it is short of registers, and makes an address of it when it has it back: so does
-/// a released hadolint's.
+/// gcc puts a page on the stack when it is short of registers, and makes an address of it after reloading it. A
+/// released hadolint has such code.
 #[test]
 #[ignore = "aarch64: links a program with that architecture's conformance objects"]
 fn a_page_is_followed_to_the_stack_and_back() {
@@ -327,8 +327,8 @@ proptest! {
     }
 }
 
-/// A program with a word of its own at the symbol `word`, and where it is; and where the branches and calls in
-/// functions lead to that stay within them.
+/// A program with a word of its own at the symbol `word`, and its address; and the targets inside `functions` of their
+/// own branches and calls.
 fn with_word(assembly: &str, functions: &[&str]) -> (Vec<u8>, u64, usize, BTreeSet<u64>) {
     let bytes = linked_with("family", &[], assembly);
     let file = ElfFile64::<Endianness>::parse(bytes.as_slice()).unwrap();

@@ -63,14 +63,14 @@ impl Loader {
         object::File::parse(self.libc.as_slice()).unwrap()
     }
 
-    /// The address of an exported symbol, by another reader.
+    /// The address of an exported symbol, read by the object crate.
     fn exported(&self, name: &str) -> u64 {
         use object::{Object, ObjectSymbol};
         let symbol = self.file().dynamic_symbols().find(|symbol| symbol.name() == Ok(name)).map(|it| it.address());
         symbol.unwrap_or_else(|| panic!("{name} is exported"))
     }
 
-    /// Where the byte at an address lies in the file.
+    /// The byte's offset in the file.
     fn offset(&self, address: u64) -> usize {
         use object::{Object, ObjectSegment};
         let file = self.file();
@@ -182,13 +182,13 @@ fn other_files_are_told_apart() {
 #[test]
 fn what_is_not_musls_is_refused() {
     for loader in LOADERS.iter() {
-        // __pthread_tsd_size has another value.
+        // __pthread_tsd_size has a different value.
         let values = loader.grafted().plan.key_values.unwrap();
         let mut other = loader.libc.clone();
         other[loader.offset(values.variable)..][..8].copy_from_slice(&1032u64.to_le_bytes());
         let refusal = loader.refusal(&other).to_string();
         assert!(refusal.contains("`__pthread_tsd_size`"), "{refusal}");
-        // A function is another one: it returns at once.
+        // A function is replaced: it returns at once.
         for (name, says) in [
             ("pthread_getspecific", "pthread_getspecific"),
             ("memalign", "memalign"),

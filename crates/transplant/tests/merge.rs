@@ -239,7 +239,7 @@ fn other_allocators_and_unknown_things_are_refused() {
     assert!(started, "the programs above are glibc's");
 }
 
-/// Programs that ask whether another allocator is there: it is not, as in stock.
+/// Programs that ask whether a different allocator is present get no, as with stock.
 #[test]
 fn weak_names_of_other_allocators_are_no_reason_to_refuse() {
     let shop = Shop::new();

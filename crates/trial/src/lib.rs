@@ -33,7 +33,7 @@ const PLAIN: &str = "family";
 /// The functions of libc that manual grafts have lost or that have collided with the donor's.
 const DUPLICATORS: [&str; 3] = ["wcsdup", "strdup", "strndup"];
 
-/// The way in which programs for another architecture are run.
+/// The way in which programs for a foreign architecture are run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Emulator {
     /// With `qemu-ARCH-static` or `qemu-ARCH` on the command path.
@@ -41,16 +41,16 @@ pub enum Emulator {
     Auto,
     /// With this program.
     Program(PathBuf),
-    /// Not at all.
+    /// They are not run.
     Never,
 }
 
 /// The options of a trial.
 #[derive(Default)]
 pub struct TrialOptions<'a> {
-    /// The stock archive. A program that fails with it too says nothing about the graft.
+    /// The stock archive. A failure that stock has, too, does not count against the graft.
     pub stock: Option<PathBuf>,
-    /// The way in which programs for another architecture are run.
+    /// The way in which programs for a foreign architecture are run.
     pub emulator: Emulator,
     /// Tries every program with every linker in every mode, not only a selection.
     pub thorough: bool,

@@ -48,7 +48,7 @@ impl Runner {
         self.run_within(program, folder, limit).unwrap_or_else(failed)
     }
 
-    /// Runs a program. The outer error concerns starting and waiting, the inner one how the program ended.
+    /// Runs a program. The outer error concerns starting and waiting, the inner one the program's end.
     fn run_within(&self, program: &Path, folder: &Path, limit: Duration) -> io::Result<Result<f64, Failure>> {
         // Files, not pipes: a program that writes a lot must not wait for a reader.
         let (out, err) = (folder.join("stdout"), folder.join("stderr"));

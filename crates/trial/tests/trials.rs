@@ -34,7 +34,7 @@ fn only(name: &str, linkers: &[PathBuf]) -> TrialOptions<'static> {
     TrialOptions { only: vec![name.to_owned()], ..options(linkers) }
 }
 
-/// Short: what the programs find out is for their own tests.
+/// Short loops: the findings of the programs have tests of their own.
 fn options(linkers: &[PathBuf]) -> TrialOptions<'static> {
     TrialOptions { linkers: Some(linkers.to_vec()), scale_percent: Some(1), ..TrialOptions::default() }
 }

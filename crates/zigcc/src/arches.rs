@@ -31,7 +31,7 @@ pub fn others_have_defaults() -> bool {
 }
 
 fn parse(wanted: &str, optimised: bool, target: &str) -> Result<Vec<Arch>, Error> {
-    // As rustc calls the processors.
+    // rustc's names of the processors.
     let target = if target == "x86" { "i686" } else { target };
     match wanted {
         "all" => Ok(Arch::ALL.to_vec()),

@@ -39,7 +39,7 @@ pub fn embedded(home: &Path, embedded: &Path) -> io::Result<bool> {
     }
     let prebuilt = home.join(PREBUILT);
     if prebuilt.is_dir() {
-        // Of a folder that is not there, cargo would take each build for the first.
+        // For a missing folder, cargo would run the build script each time.
         println!("cargo::rerun-if-changed={PREBUILT}");
         std::os::unix::fs::symlink(prebuilt, embedded)?;
         return Ok(true);

@@ -21,7 +21,7 @@ const SUMS: &str = "sums";
 /// The time after which an entry that no build has used is removed.
 const UNUSED: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// The hash of what files are made of, while it is collected.
+/// The hash of the sources of files, while it is collected.
 #[derive(Debug, Clone)]
 pub struct Key(Sha256);
 
@@ -85,7 +85,7 @@ impl Key {
 /// The folder of entries.
 #[derive(Debug)]
 pub struct Store {
-    /// `None`: nothing is kept.
+    /// `None` if nothing is kept.
     folder: Option<PathBuf>,
 }
 
@@ -116,7 +116,7 @@ impl Store {
         let Ok(sums) = fs::read_to_string(entry.join(SUMS)) else { return Ok(false) };
         let mut files = Vec::new();
         for name in names {
-            // A file that another user may not let us read is as good as missing: it is made again.
+            // A file without permission to read counts as missing: it is made again.
             let Ok(bytes) = fs::read(entry.join(name)) else { return Ok(false) };
             if !sums.lines().any(|line| line == sum(name, &bytes)) {
                 return Ok(false);
@@ -132,8 +132,8 @@ impl Store {
         Ok(true)
     }
 
-    /// Keeps the files `names` of the folder `from`. A store that cannot be written to is reported as a warning of
-    /// cargo's: the next build will take longer.
+    /// Keeps the files `names` of the folder `from`. A store that cannot be written to is reported by a warning from
+    /// cargo: the next build will take longer.
     pub fn keep(&self, key: &Key, names: &[String], from: &Path) {
         let Some(folder) = &self.folder else { return };
         if let Err(error) = keep(folder, &key.name(), names, from) {
@@ -141,7 +141,7 @@ impl Store {
         }
     }
 
-    /// Removes entries that were last used a month before `now`, and what killed builds left.
+    /// Removes entries that were last used a month before `now`, and leftovers of killed builds.
     fn sweep(&self, now: SystemTime) {
         let entries = self.folder.as_ref().and_then(|folder| fs::read_dir(folder).ok());
         for entry in entries.into_iter().flatten().flatten() {
@@ -155,7 +155,7 @@ impl Store {
     }
 }
 
-/// Makes the entry in a folder of its own, and renames that: an entry is complete, or it is not there.
+/// Makes the entry in a separate folder, and renames it: an entry is complete, or it does not exist.
 fn keep(folder: &Path, key: &str, names: &[String], from: &Path) -> io::Result<()> {
     let made = folder.join(format!(".{}-{key}", process::id()));
     fs::create_dir_all(&made)?;
@@ -171,7 +171,7 @@ fn keep(folder: &Path, key: &str, names: &[String], from: &Path) -> io::Result<(
     if fs::rename(&made, &entry).is_ok() {
         return Ok(());
     }
-    // There is one already: another build was faster, or it was damaged.
+    // The entry exists already: a different build was faster, or the entry was damaged.
     fs::remove_dir_all(&entry)?;
     fs::rename(&made, &entry).or_else(|_| fs::remove_dir_all(&made))
 }

@@ -1,4 +1,4 @@
-//! A registry in a folder, which has the crates of a release and what they depend on.
+//! A registry in a folder, with the crates of a release and their dependencies.
 
 use std::fs;
 use std::path::Path;
@@ -30,14 +30,14 @@ pub(crate) fn publish(release: &Path, registry: &Path, home: &Path) -> Result<()
     }
     fs::create_dir_all(home)?;
     let config = "[source.crates-io]\nreplace-with = \"folder\"\n[source.folder]\ndirectory = ";
-    // A path is a string of TOML as it is one of Rust.
+    // A string literal of Rust is also a string of TOML.
     Ok(fs::write(home.join("config.toml"), format!("{config}{:?}\n", registry))?)
 }
 
-/// Runs a script whose cargo has that home. It knows neither zig nor this checkout.
+/// Runs a script with that home for cargo, without zig and without this checkout.
 ///
 /// # Errors
-/// When the script fails; the message contains what it said.
+/// When the script fails; the message contains its output.
 pub(crate) fn run(home: &Path, folder: &Path, script: &str) -> Result<()> {
     let mut shell = Command::new("sh");
     command::apart(&mut shell);

@@ -1,5 +1,5 @@
 //! The packages for aarch64: installed by the same commands, and used, in trees whose other programs are for this
-//! machine. The kernel runs those of the packages by an emulator.
+//! machine. The kernel runs the packages' programs by an emulator.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,7 +10,7 @@ use crate::page::{self, INSTALL};
 use crate::tree::{BUSYBOX, DEBIAN, NODE, PYTHON, Tree};
 use crate::{IN_PLACE, USE, Work, unpack_as_apk};
 
-/// Makes a work folder for aarch64. If the test cannot run here, prints the reason and returns `None`.
+/// Returns a work folder for aarch64. If the test cannot run here, prints the reason and returns `None`.
 fn work() -> Option<Work> {
     // Since Linux 6.7, a user namespace has formats of its own.
     let mount = ["--map-root-user", "--mount", "mount", "-t", "binfmt_misc", "formats", "/proc/sys/fs/binfmt_misc"];
@@ -67,7 +67,7 @@ fn apk_unpacks_the_package() {
 #[ignore = "install: installs into a Debian of the slow tier, and emulates"]
 fn pip_installs_the_wheel() {
     let Some(work) = work() else { return };
-    // Python for this machine takes wheels for the other one then.
+    // With this, Python for this machine takes wheels for aarch64.
     let platform = "export _PYTHON_HOST_PLATFORM=linux-aarch64\n";
     run(&work, &PYTHON, None, &[platform, &commands("Python"), "cargo-allograft --help >help\n", USE].concat());
 }

@@ -13,8 +13,8 @@ use crate::{PROGRAM, Work};
 
 const PAGE: &str = "containers.md";
 
-/// Puts buildah into docker's place, makes the image `localhost/base` of the folder `/base`, and moves the packages to
-/// where the page has them.
+/// Installs buildah as `docker`, makes the image `localhost/base` from the folder `/base`, and moves the packages to
+/// the page's paths.
 const DOCKER: &str = r#"
 export BUILDAH_ISOLATION=chroot
 docker() { shift; buildah build --build-arg BASE=localhost/base "$@"; }
@@ -24,7 +24,7 @@ mkdir --parents target/release-files
 mv *.tar.gz target/release-files
 "#;
 
-/// Checks that allograft's image holds nothing else.
+/// Checks that allograft's image contains nothing else.
 const HELD: &str = r#"
 held=$(ls "$(buildah mount "$(buildah from localhost/allograft:0.1.0)")")
 [ "$held" = "$(printf 'allograft\ncargo-allograft')" ]
@@ -57,7 +57,7 @@ fn serve(name: &str, context: &str) -> String {
 struct Images(Work, PathBuf);
 
 impl Images {
-    /// Makes one. If the test cannot run here, prints the reason and returns `None`.
+    /// Returns the work folder. If the test cannot run here, prints the reason and returns `None`.
     fn new(base: &Tree) -> Option<Images> {
         let work = Work::new()?;
         if let Some(reason) = BUILDAH.unavailable() {

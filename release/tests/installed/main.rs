@@ -2,7 +2,7 @@
 //! without a compiler and without a network. Builds the images of `docs/containers.md` with the archives.
 //!
 //! The packages are those in `$ALLOGRAFT_RELEASE_FILES`, or in `target/release-files`. With
-//! `$ALLOGRAFT_RELEASE_PROGRAMS`, a folder with static builds of `allograft` and `cargo-allograft`, they are made of
+//! `$ALLOGRAFT_RELEASE_PROGRAMS`, a folder with static builds of `allograft` and `cargo-allograft`, they are made from
 //! these. `$ALLOGRAFT_APK` names apk-tools' `apk`, which Debian does not have; without it, the test unpacks Alpine's
 //! package as apk does.
 
@@ -29,7 +29,7 @@ use release::{Inputs, Payload};
 use sha2::{Digest, Sha256};
 use tree::{BUSYBOX, DEBIAN, LINTIAN, NODE, PYTHON, Tree};
 
-/// What is done with an installed allograft, whose command is `allograft`.
+/// Uses an installed allograft, whose command is `allograft`.
 const USE: &str = r#"
 cp libc.a stock.a
 allograft graft libc.a
@@ -51,7 +51,7 @@ cmp program stock
 allograft bench --donors snmalloc --budget 5s -- ./program
 "#;
 
-/// What a package of a system brings besides the programs.
+/// Checks the other files of a system's package: completions, manual pages, licences.
 const IN_PLACE: &str = "
 cargo-allograft --help >help
 gunzip -c /usr/share/man/man1/allograft-graft.1.gz | grep -q '^.TH allograft-graft 1'
@@ -87,7 +87,7 @@ int main(void)
 }
 "#;
 
-/// Returns the folder with the packages, or the reason why there is none.
+/// Returns the folder with the packages, or the reason why it does not exist.
 fn packages() -> Result<&'static Path, String> {
     static FOLDER: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     FOLDER.get_or_init(find).as_deref().map_err(Clone::clone)
@@ -100,7 +100,7 @@ fn find() -> Result<PathBuf, String> {
     let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     if let Some(programs) = env::var_os("ALLOGRAFT_RELEASE_PROGRAMS").map(PathBuf::from) {
         let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("packages");
-        // Files of an older version would match the page's patterns too. There may be none.
+        // Files of an older version would match the page's patterns too. The folder may not exist.
         let _ = fs::remove_dir_all(&out);
         let inputs = Inputs {
             version: env!("CARGO_PKG_VERSION"),
@@ -128,12 +128,12 @@ fn find() -> Result<PathBuf, String> {
 struct Work(Lab);
 
 impl Work {
-    /// Makes one. If the test cannot run here, prints the reason and returns `None`.
+    /// Returns a work folder. If the test cannot run here, prints the reason and returns `None`.
     fn new() -> Option<Work> {
         Work::of(Arch::X86_64)
     }
 
-    /// Makes one whose `libc.a` and program are for `arch`.
+    /// Returns a work folder whose `libc.a` and program are for `arch`.
     fn of(arch: Arch) -> Option<Work> {
         let packages = match packages() {
             Ok(packages) => packages,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-/// Where the packages of a release are installed.
+/// The page on installing the packages of a release.
 pub(crate) const INSTALL: &str = "install.md";
 
 /// Returns the commands in the `sh` blocks of a section, or of the text before the first one if `section` is empty.

@@ -11,14 +11,14 @@ use tools::debian::Apt;
 use tools::folder;
 use tools::packages::{self, Package};
 
-/// A root folder. What is installed into it is gone after each command.
+/// A root folder. Files that a command installs are gone after it.
 pub(crate) struct Tree {
     name: &'static str,
     /// The release of Debian.
     release: &'static str,
     /// Its packages in the folder, with all their dependencies.
     packages: &'static [&'static str],
-    /// What is done once to the unpacked packages.
+    /// The changes after the packages are unpacked.
     finish: fn(&Path) -> Result<()>,
     /// Whether its programs use the IDs of several users and groups.
     several_users: bool,
@@ -43,7 +43,7 @@ pub(crate) const NODE: Tree = tree("node", &["?essential", "nodejs"], npm);
 /// A system with Debian's checker of packages.
 pub(crate) const LINTIAN: Tree = tree("lintian", &["?essential", "lintian"], vendor);
 
-/// A system with buildah. What it stores is in the work folder.
+/// A system with buildah. Its storage is in the work folder.
 pub(crate) const BUILDAH: Tree =
     Tree { several_users: true, ..tree("buildah", &["?essential", "buildah", "netavark"], buildah) };
 
@@ -58,8 +58,8 @@ pub(crate) const RUST: Tree =
 /// npm, and the SHA-256 of its package. Debian's own is made of hundreds of packages.
 const NPM: (&str, &str) = ("npm@10.9.9", "c80bd097147cce32e31010b791bab8c71a26a5e10668210ec9d2e7f4c7cea2a1");
 
-/// Runs a command in a root folder, with a work folder at `/mnt` and without a network. What it writes elsewhere goes
-/// to memory. `$FORMAT` is a line for the kernel's `binfmt_misc`, or empty: it tells the kernel of an emulator, in this
+/// Runs a command in a root folder, with a work folder at `/mnt` and without a network. Files that it writes elsewhere
+/// are in memory. `$FORMAT` is a line for the kernel's `binfmt_misc`, or empty: it registers an emulator, in this
 /// namespace only.
 const ENTER: &str = r#"
 root=$1 work=$2 scratch=$3
@@ -82,16 +82,16 @@ fi
 exec chroot root /usr/bin/env -i HOME=/tmp LC_ALL=C.UTF-8 PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@"
 "#;
 
-/// The header of an executable for aarch64 and the bits of it that count, as the kernel's `binfmt-misc.rst` has them:
-/// 64 bits, little-endian, ET_EXEC or ET_DYN, EM_AARCH64. Any OS ABI.
+/// The header of an executable for aarch64 and the bits of it that count, in the form of the kernel's
+/// `binfmt-misc.rst`: 64 bits, little-endian, ET_EXEC or ET_DYN, EM_AARCH64. Any OS ABI.
 const AARCH64: &str = concat!(
     r"\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00:",
     r"\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff"
 );
 
 impl Tree {
-    /// Runs a script in a fresh copy of the tree, with `work` as `/mnt`. `before`: a program that is run before it,
-    /// outside, with the tree's root and the work folder. Returns what the script prints.
+    /// Runs a script in a fresh copy of the tree, with `work` as `/mnt`. `before`: a program that runs first, outside,
+    /// with the tree's root and the work folder as arguments. Returns what the script prints.
     ///
     /// # Errors
     /// When the tree cannot be made, or the script fails.
@@ -99,7 +99,7 @@ impl Tree {
         self.run_with("", work, before, script)
     }
 
-    /// Runs a script, and has the kernel run programs for aarch64 by an emulator.
+    /// Runs a script, with an emulator for programs for aarch64.
     ///
     /// # Errors
     /// As [`Tree::run`].
@@ -159,7 +159,7 @@ impl Tree {
         let apt = Apt::of_release(&scratch.0, self.release)?;
         let update = apt.update();
         apt.unpack_whole(self.packages, folder).or_else(|error| update.and(Err(error)))?;
-        // The scripts of packages have not run. What some of them would do is done here and in `finish`.
+        // The scripts of packages have not run. The effects that are needed are made here and in `finish`.
         fs::create_dir_all(folder.join("usr/local/bin"))?;
         (self.finish)(folder)
     }
@@ -256,7 +256,7 @@ fn rust(root: &Path) -> Result<()> {
     ["apt-get", "rustup"].into_iter().try_for_each(|name| present(root, name))
 }
 
-/// Makes a program that is asked only for what is in the tree already.
+/// Makes an empty replacement for a program that would only install parts that the tree already has.
 fn present(root: &Path, name: &str) -> Result<()> {
     let program = root.join("usr/local/bin").join(name);
     fs::write(&program, "#!/bin/sh\n")?;

@@ -1,5 +1,5 @@
-//! Makes two releases of the commit that is checked out, in two folders, and compares every file. One of them stays, as
-//! `cargo xtask release` would have made it.
+//! Makes two releases of the commit that is checked out, in two folders, and compares every file. One of them stays,
+//! like after `cargo xtask release`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,7 +10,7 @@ use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 use tools::{command, workspace};
 
-/// What `cargo xtask setup` has downloaded and built: each checkout gets a copy, so that no path is the same.
+/// The folders that `cargo xtask setup` has filled: each checkout gets a copy, so that no path is the same.
 const PREPARED: [&str; 3] = ["tools", "fixtures", "zig-cache"];
 
 /// Clones this checkout to `folder`, makes a release there, moves its files to `files`, removes the clone, and returns
@@ -50,7 +50,7 @@ fn two_checkouts_make_the_same_release() {
     assert!(one.len() > 20, "{one:#?}");
     let names: BTreeSet<_> = one.keys().chain(other.keys()).collect();
     let differ: Vec<_> = names.into_iter().filter(|name| one.get(*name) != other.get(*name)).collect();
-    // Files that differ are kept, to find out why.
+    // Files that differ are kept for analysis.
     assert!(differ.is_empty(), "{differ:#?}: see `{}`", scratch.keep().display());
     // The tests that install the files take them from here.
     let kept = workspace::build().join("release-files");

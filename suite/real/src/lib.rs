@@ -1,1 +1,1 @@
-//! Nothing: this package is there for its lock file.
+//! Empty: this package exists for its lock file.

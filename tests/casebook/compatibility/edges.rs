@@ -16,7 +16,7 @@ use super::Form;
 
 const PROGRAM: &str = "edges.c";
 
-/// Where it is asked: a static program has musl's malloc, a merged one replaces glibc's.
+/// The forms that ask: a static program has musl's malloc, a merged one replaces glibc's.
 const FORMS: [Form; 2] = [Form::Archive, Form::Merged];
 
 /// Returns what the program prints: a line for each call, with a tab between call and answer.
@@ -30,7 +30,7 @@ fn ask(bench: &Bench, form: Form, donor: Option<&'static Donor>) -> Result<Strin
     Ok(text)
 }
 
-/// Asks, keeps the answers for the table, and compares them with those that `edges.tsv` has.
+/// Asks, keeps the answers for the table, and compares them with the answers in `edges.tsv`.
 fn compare(bench: &Bench, form: Form, donor: Option<&'static Donor>) -> Result<(), String> {
     let arm = donor.map_or("stock", |donor| donor.name);
     let lines: Vec<String> = ask(bench, form, donor)?.lines().map(|line| format!("{form}\t{arm}\t{line}\n")).collect();
@@ -51,7 +51,7 @@ fn compare(bench: &Bench, form: Form, donor: Option<&'static Donor>) -> Result<(
     Err(format!("asked:\n{found}edges.tsv:\n{expected}help: `cargo xtask compatibility --write` writes what was asked"))
 }
 
-/// While blocks are counted, `mallinfo2` says how much of them is in use.
+/// While blocks are counted, `mallinfo2` reports the exact amount in use.
 fn figures_are_exact(bench: &Bench, donor: &'static Donor) -> Result<(), String> {
     let program = Form::Merged.program(bench, PROGRAM, Some(donor));
     let output = Command::new(program).arg("counted").env("ALLOGRAFT_STATS", "1").output();

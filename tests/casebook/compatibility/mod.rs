@@ -1,6 +1,6 @@
 //! The promise of `docs/compatibility.md`: in every environment where the stock program works, the graft works the
-//! same, or the page names the difference. A program with many habits is tried as stock and with every donor, as each
-//! kind of host. The default tier tries a default donor, without the tools that take seconds.
+//! same, or the page names the difference. A program with many habits runs as stock and with every donor, as each kind
+//! of host. The default tier tries a default donor, without the tools that take seconds.
 
 mod edges;
 mod rows;
@@ -160,7 +160,7 @@ fn graft(bench: &Bench, stock: &Path, donor: &'static Donor, name: &str) -> Path
     })
 }
 
-/// What came of a row: how the program ended, and what it printed.
+/// Runs a row, and returns its outcome: the way the program ended, and its output.
 fn outcome(bench: &Bench, form: Form, program: &Path, row: &Row) -> String {
     let script = if row.script.is_empty() { "exec \"$@\"" } else { row.script };
     let mut command = Command::new("timeout");
@@ -177,13 +177,13 @@ fn outcome(bench: &Bench, form: Form, program: &Path, row: &Row) -> String {
     }
 }
 
-/// Whether stock does its work there. Otherwise this machine lacks a tool, or a permission, and nothing is compared.
+/// Whether stock works in that row. Otherwise this machine lacks a tool, or a permission, and nothing is compared.
 fn works(outcome: &str) -> bool {
     let ended = ["exit status: 0: ", "exit status: 5: "].iter().any(|start| outcome.starts_with(start));
     ended && outcome.contains('\n')
 }
 
-/// Compares every row. What differs has to be named, and what is named has to differ.
+/// Compares every row. Every difference has to be named, and every named difference has to exist.
 fn compare(bench: &Bench, form: Form, donor: &'static Donor, also_slow: bool) -> Result<(), String> {
     let program = |donor| form.program(bench, HABITS, donor);
     let (stock, grafted) = (program(None), program(Some(donor)));

@@ -4,13 +4,14 @@ use std::fmt::Write as _;
 
 use super::Form;
 
-/// An environment of a program, or a habit of it.
+/// An environment or a habit of a program.
 pub(super) struct Row {
     /// The row's text in the page.
     pub(super) text: &'static str,
     /// The habit of `habits.c`.
     pub(super) habit: &'static str,
-    /// How the program is started: a script for `sh`, of which `"$@"` is the program with its habit. Empty: as it is.
+    /// The script for `sh` that starts the program: `"$@"` is the program with its habit. Empty: it is started
+    /// directly.
     pub(super) script: &'static str,
     /// The forms that it is tried in.
     pub(super) forms: &'static [Form],
@@ -39,7 +40,7 @@ pub(super) fn is_named(row: &Row, form: Form, donor: &str) -> bool {
     REASONS.iter().any(|reason| reason.donors(row.text, form).any(|named| named == donor))
 }
 
-/// Returns a row that a reason speaks of and that does not exist.
+/// Returns a row that a reason names and that does not exist.
 pub(super) fn unknown_row() -> Option<&'static str> {
     let rows = REASONS.iter().flat_map(|reason| reason.cells).flat_map(|(rows, ..)| rows.iter().copied());
     let mut unknown = rows.filter(|named| !ROWS.iter().any(|row| row.text == *named));

@@ -6,7 +6,7 @@ use crate::Unproven;
 
 /// A limit on instructions. No string function has as many, with those that it calls.
 const MOST: usize = 400;
-/// The index of no instruction.
+/// The index in place of a missing instruction.
 const NOWHERE: usize = usize::MAX;
 
 /// The effect of an instruction on the flow of control, with its target.
@@ -53,7 +53,7 @@ pub(super) struct Linked<I> {
     record: Record,
 }
 
-/// What runs have done with an instruction.
+/// The record of all runs on one instruction.
 #[derive(Debug, Clone, Copy, Default)]
 struct Record {
     executed: bool,
@@ -64,7 +64,7 @@ struct Record {
     of_more: bool,
 }
 
-/// A function, as far as direct branches and calls lead.
+/// A function, as far as direct branches and calls reach.
 #[derive(Debug)]
 pub(super) struct Body<I> {
     pub(super) steps: Vec<Linked<I>>,
@@ -123,8 +123,8 @@ impl<I> Body<I> {
     /// The first instruction that has not been executed, or branch that always went the same way.
     ///
     /// A branch that only tests the alignment of arguments may always go the same way, since all alignments have been
-    /// tried: unrolled loops up to an aligned address end like that. Code that only the other way leads to is not
-    /// required to run.
+    /// tried: unrolled loops up to an aligned address end like that. Code behind the direction that is never taken is
+    /// not required to run.
     pub(super) fn untested(&self) -> Option<u64> {
         let (mut open, mut seen) = (vec![0], vec![false; self.steps.len()]);
         let mut untested: Option<u64> = None;

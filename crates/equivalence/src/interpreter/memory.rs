@@ -11,7 +11,7 @@ const BASES: [u64; 2] = [0x7a31_2c00_0000, 0x7b52_ed00_0000];
 /// The size of a region: the longest block, and a page before and behind.
 const REGION: usize = 160 * 1024;
 const STACK: u64 = 0x7ffc_1230_0000;
-/// The size of the stack: what a function may push, and the bytes above its return address.
+/// The size of the stack: the bytes that a function may push, and those above its return address.
 const STACK_SIZE: usize = 512;
 
 /// A range of addresses with its bytes.

@@ -1,10 +1,10 @@
-//! Executes instructions one by one on watched memory: the effect of a function with given arguments, with nothing
-//! taken on trust.
+//! Executes instructions one by one on watched memory: the effect of a function with given arguments, without any
+//! assumption about its code.
 //!
 //! Only the instructions that compilers and musl's assembly use for string functions are known. At any other
-//! instruction the run ends, and the function counts as unproven. The same holds for whatever the architecture or the
-//! calling convention leaves undefined: a run ends if it uses a register, a flag or a byte of the stack that was never
-//! set.
+//! instruction the run ends, and the function counts as unproven. That also holds for everything that the architecture
+//! or the calling convention leaves undefined: a run ends if it uses a register, a flag or a byte of the stack that was
+//! never set.
 
 mod body;
 mod memory;
@@ -24,7 +24,7 @@ use crate::{Program, Unproven};
 pub(crate) enum Argument {
     /// A pointer.
     Address(u64),
-    /// Another number of 64 bits.
+    /// A number of 64 bits.
     Word(u64),
     /// A number of 32 bits. The function must not use the register's other bits.
     Int(u32),
@@ -54,7 +54,7 @@ impl Outcome {
 
 /// A function with its interpreter.
 pub(crate) trait Interpreter<'a>: fmt::Debug {
-    /// Reads the function at an address, as far as direct branches and calls lead. It replaces the one before.
+    /// Reads the function at an address, as far as direct branches and calls reach. It replaces the one before.
     fn read(&mut self, start: u64) -> Result<(), Unproven>;
 
     fn memory(&mut self) -> &mut Memory<'a>;
@@ -68,15 +68,14 @@ pub(crate) trait Interpreter<'a>: fmt::Debug {
     /// The first instruction that has not been executed, or branch that always went the same way.
     fn untested(&self) -> Option<u64>;
 
-    /// The numbers that its instructions compare with, or subtract: lengths from which it may treat blocks in another
-    /// way.
+    /// The numbers that its instructions compare with, or subtract: lengths from which it may treat blocks differently.
     fn numbers(&self) -> Vec<u64>;
 
     /// Whether it touches memory other than the stack, as every string function does.
     fn touches_memory(&self) -> bool;
 }
 
-/// The interpreter for a program's architecture; `None` if there is none.
+/// The interpreter for a program's architecture; `None` if it has no interpreter.
 pub(crate) fn of<'a>(program: &'a dyn Program) -> Option<Box<dyn Interpreter<'a> + 'a>> {
     match program.arch() {
         Arch::X86_64 => Some(Box::new(processor::Run::<x86_64::Processor<'a>>::new(program))),

@@ -42,8 +42,8 @@ pub(super) trait Processor<'a>: fmt::Debug {
 
     fn budget(&mut self) -> &mut Budget;
 
-    /// Sets the registers as a caller leaves them: arguments, the stack, and in all others numbers that are no address
-    /// or length in use.
+    /// Sets the registers as a caller leaves them: arguments, the stack, and in all others numbers that are not an
+    /// address or length in use.
     fn begin(&mut self, arguments: &[Argument]);
 
     /// The result, and which of its bytes have been set. An error if stack and registers are not as the caller expects
@@ -55,7 +55,7 @@ pub(super) trait Processor<'a>: fmt::Debug {
     /// Whether a conditional branch is taken, and whether that depends only on the alignment of the arguments.
     fn decide(&self, instruction: &Self::Instruction) -> Result<(bool, bool), Unproven>;
 
-    /// Executes a call except for its jump. Returns the address that its return has to find.
+    /// Executes a call except for its jump. Returns the address to which it has to return.
     fn enter(&mut self, instruction: &Self::Instruction) -> Result<u64, Unproven>;
 
     /// Executes a return. `expected` is the address that [`enter`](Self::enter) returned; `None` at the end of the run.

@@ -7,8 +7,7 @@ fn words<'a>(start: u64, data: &'a [u8]) -> impl Iterator<Item = (u64, u32)> + '
     words.enumerate().map(move |(index, word)| (start.wrapping_add(4 * index as u64), word))
 }
 
-/// Returns the address that a branch leads to. Its field has `bits` bits from bit `low` on, and counts words from the
-/// instruction.
+/// Returns the target of a branch. Its field has `bits` bits from bit `low` on, and counts words from the instruction.
 fn target(address: u64, word: u32, low: u32, bits: u32) -> u64 {
     let field = ((word << (32 - low - bits)) as i32) >> (32 - bits);
     address.wrapping_add_signed(i64::from(field) * 4)
@@ -36,8 +35,8 @@ pub(super) fn step(address: u64, bytes: &[u8]) -> Option<Decoded> {
     Some(Decoded { length: 4, falls_through, target: branch, store: store(word) })
 }
 
-/// STURB Wt, [Xn, #-3] and STURH Wt, [Xn, #-2]. Another instruction loads the 0xff. Therefore this looks for the pair
-/// instead: one store after the other, on the same register.
+/// STURB Wt, [Xn, #-3] and STURH Wt, [Xn, #-2]. A separate instruction loads the 0xff, so the two stores are the
+/// pattern: one after the other, on the same register.
 fn store(word: u32) -> Option<Store> {
     let base = word >> 5 & 31;
     match word & 0xffff_fc00 {

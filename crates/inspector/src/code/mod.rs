@@ -113,8 +113,8 @@ impl<'a> Code<'a> {
         Some(steps)
     }
 
-    /// Whether the function at `start` does to a block what only mallocng's `free` does in musl: it marks the slot
-    /// before it as free and clears the offset (musl src/malloc/mallocng/free.c).
+    /// Whether the function at `start` treats a block as only mallocng's `free` does in musl: it marks the slot before
+    /// it as free and clears the offset (musl src/malloc/mallocng/free.c).
     fn frees_as_mallocng(&self, start: u64) -> bool {
         let Some(steps) = self.reachable(start) else { return false };
         let stores: Vec<(u64, Store)> =
@@ -177,7 +177,7 @@ impl<'a> Code<'a> {
         }
     }
 
-    /// Whether a call, or the last jump of a function, leads to `address`.
+    /// Whether a call, or the last jump of a function, targets `address`.
     fn is_called(&self, address: u64) -> bool {
         (if self.is_x86() { x86::is_called } else { aarch64::is_called })(&self.parts, address)
     }

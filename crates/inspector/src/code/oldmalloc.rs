@@ -30,8 +30,8 @@ enum Size {
     Word,
 }
 
-/// Returns the address of the word that the code behind the table of bins tests before it locks: at two references or
-/// more, and nothing else is tested there.
+/// Returns the address of the word that code using the table of bins tests before it locks. All references that lock
+/// must test this word, and at least two must lock.
 pub(crate) fn count_of_threads(elf: &Elf<'_>, table: &[u8]) -> Option<u64> {
     if elf.arch != Arch::X86_64 {
         return None;
@@ -139,7 +139,7 @@ fn lock_at(code: &Code<'_>, load: &Instruction) -> Option<(Size, u64)> {
     None
 }
 
-/// Whether a 32-bit word in memory, not that at `other`, is exchanged before control may go another way.
+/// Whether a 32-bit word in memory, not that at `other`, is exchanged before control may branch.
 fn exchanges(code: &Code<'_>, mut at: u64, other: u64) -> bool {
     for _ in 0..BETWEEN {
         let Some(instruction) = decoded(code, at) else { return false };

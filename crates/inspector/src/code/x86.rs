@@ -5,7 +5,7 @@ use memchr::{memchr_iter, memchr2_iter};
 
 use super::{Decoded, Store};
 
-/// Decodes the instruction at the start of `bytes`; `None` if there is none.
+/// Decodes the instruction at the start of `bytes`; `None` if the bytes are not an instruction.
 pub(super) fn decoded(bits: u32, address: u64, bytes: &[u8]) -> Option<Instruction> {
     let mut decoder = Decoder::with_ip(bits, bytes.get(..15).unwrap_or(bytes), address, DecoderOptions::NONE);
     let instruction = decoder.decode();

@@ -1,5 +1,5 @@
-//! Identifies allocators by the symbols around `malloc`: whose internals are there, and which of them `malloc` belongs
-//! to.
+//! Identifies allocators by the symbols around `malloc`: whose internals are present, and to which of them `malloc`
+//! belongs.
 
 use std::collections::{HashMap, HashSet};
 
@@ -36,7 +36,7 @@ fn own_names() -> impl Iterator<Item = (&'static str, &'static str)> {
     known::ROWS.iter().flat_map(|row| row.malloc.iter().map(|own| (*own, row.name)))
 }
 
-/// All that the symbols say of a `malloc` that no name ties to an allocator.
+/// The description of a `malloc` that no symbol ties to an allocator.
 pub(crate) const UNTIED: &str = "`malloc` is defined, and no known allocator's insides are tied to it";
 
 /// The symbols of one file, by name.
@@ -77,7 +77,7 @@ impl<'a> Marks<'a> {
         let mut marks = Marks::default();
         for symbol in symbols {
             if symbol.is_defined() {
-                // Other files get a visible definition; a local one may be of any file of the program.
+                // Other objects are bound to a visible definition; a local one may be from any object of the program.
                 let known = marks.defined.entry(symbol.name).or_insert(*symbol);
                 if known.binding == STB_LOCAL {
                     *known = *symbol;
@@ -226,7 +226,7 @@ impl<'a> Marks<'a> {
             || self.has("rust_begin_unwind")
     }
 
-    /// Whether Rust's default allocator is in it, which is `malloc`, and no other one is named.
+    /// Whether the program has Rust's default allocator, which is `malloc`, and names no other.
     pub(crate) fn has_rust_default(&self) -> bool {
         self.parts.contains(&Part::RustDefault) && !self.has_rust_global()
     }
@@ -280,7 +280,8 @@ mod tests {
         assert!(matches!(Marks::of(&own).verdict(), Verdict::Beside { libc: "mallocng", .. }));
         let mimalloc = [&own[..], &[symbol("mi_malloc", 3, STB_GLOBAL)]].concat();
         assert!(matches!(Marks::of(&mimalloc).verdict(), Verdict::Is("mimalloc", _)));
-        // What zig 0.16 and 0.17 link, without and with the libc that they have from musl.
+        // The symbols of programs linked by zig 0.16 and 0.17, without libc and with the parts of musl that zig still
+        // uses.
         let of_zig = [symbol("malloc", 4, STB_LOCAL), symbol("c.malloc.malloc", 4, STB_LOCAL)];
         assert!(matches!(Marks::of(&of_zig).verdict(), Verdict::Is("zig", _)));
         let own = [symbol("malloc", 4, STB_GLOBAL), symbol("c.malloc.malloc", 5, STB_LOCAL)];

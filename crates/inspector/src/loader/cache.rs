@@ -25,7 +25,7 @@ pub(super) struct Cache {
 pub(super) struct Paths {
     /// The path that every processor takes.
     pub(super) plain: Option<Vec<u8>>,
-    /// Paths that are taken instead where the processor has what they are for.
+    /// Paths that are taken instead on processors with the features that they require.
     pub(super) variants: Vec<Vec<u8>>,
 }
 
@@ -75,7 +75,7 @@ impl Cache {
         for index in 0..count {
             let at = first + index * entry;
             let name = bytes.u32(at + 4).and_then(text).ok_or(cut)?;
-            // The loader halves the range until it has found the name, so in another order it finds something else.
+            // The loader halves the range until it has found the name, so in a different order it finds something else.
             if previous.is_some_and(|previous| order(previous, name) == Ordering::Less) {
                 return Err("its entries are not in order".to_owned());
             }

@@ -1,5 +1,5 @@
-//! What a loader was built with, read from its own file, and the files that configure it: `ld.so.preload`,
-//! `ld.so.conf`, musl's file of folders.
+//! Reads a loader's built-in paths from its own file, and the files that configure it: `ld.so.preload`, `ld.so.conf`,
+//! musl's file of folders.
 
 use std::collections::HashSet;
 
@@ -19,7 +19,7 @@ pub(super) enum Kind {
         cache: Vec<u8>,
         /// The path of the list of preloads.
         preload: Vec<u8>,
-        /// Names of processors that `$PLATFORM` may stand for, beside the architecture's.
+        /// Processors that `$PLATFORM` may name, beside the architecture.
         processors: Vec<Vec<u8>>,
     },
     /// musl's, which is its libc too.
@@ -32,7 +32,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Reads it from the loader's file. The error says that the loader is another one.
+    /// Reads the kind from the loader's file. The error says that the loader is unknown.
     pub(super) fn of(loader: &[u8]) -> Result<Kind, String> {
         let texts = texts(loader);
         let ending = |end: &[u8]| texts.iter().find(|(_, text)| text.starts_with(b"/") && text.ends_with(end));
@@ -78,7 +78,7 @@ impl Kind {
         }
     }
 
-    /// Returns what `$LIB` stands for: the last part of glibc's own folder, or Debian's `lib/x86_64-linux-gnu`.
+    /// Returns the value of `$LIB`: the last part of glibc's own folder, or Debian's `lib/x86_64-linux-gnu`.
     pub(super) fn library_folder(folders: &[Vec<u8>]) -> Vec<u8> {
         let first = folders.first().map(Vec::as_slice).unwrap_or_default();
         let inside: &[u8] = first.strip_prefix(b"/").and_then(|rest| rest.strip_suffix(b"/")).unwrap_or_default();
@@ -114,7 +114,7 @@ pub fn preloads(text: &[u8]) -> Vec<&[u8]> {
 }
 
 /// Returns the folders that `ld.so.conf` and the files that it includes list for ldconfig (glibc elf/ldconfig.c,
-/// `parse_conf`). What cannot be read is left out: the loader itself does not read it either.
+/// `parse_conf`). Unreadable files are left out: the loader itself does not read it either.
 pub(super) fn configured(tree: &dyn Tree, path: &[u8]) -> Vec<Vec<u8>> {
     let mut folders = Vec::new();
     let mut waiting = vec![path.to_owned()];
@@ -161,8 +161,8 @@ pub(super) fn folder_of(path: &[u8]) -> &[u8] {
     path.iter().rposition(|&byte| byte == b'/').map_or(&[], |end| &path[..end])
 }
 
-/// Returns the files that a pattern stands for, in order. Stars are understood in the name of the file, where everybody
-/// has them.
+/// Returns the files that match a pattern, in order. Only stars in the file's name are supported: real configurations
+/// have no others.
 fn matches(tree: &dyn Tree, pattern: &[u8]) -> Vec<Vec<u8>> {
     let folder = folder_of(pattern);
     let name = &pattern[folder.len() + 1..];
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn this_machines_loader_tells_its_folders() {
         let Ok(loader) = std::fs::read("/lib64/ld-linux-x86-64.so.2") else {
-            // Another architecture, or musl: the made loaders of the other tests stand for it.
+            // Not x86_64's glibc. The generated loaders of the other tests cover these systems.
             return;
         };
         let Kind::Glibc { folders, cache, preload, .. } = Kind::of(&loader).unwrap() else { panic!("glibc") };

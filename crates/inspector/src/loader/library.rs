@@ -1,4 +1,4 @@
-//! What has been read of a tree: each file, cache and path once, for all programs.
+//! Caches the files of a tree: each file, cache and path is read once, for all programs.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ type Identity = (u64, u64);
 /// A result that is read once and shown often.
 type Once<T> = Rc<Result<T, String>>;
 type Kept<K, V> = RefCell<HashMap<K, V>>;
-/// A file, or that there is none, or why it is not known whether there is one.
+/// A lookup: the file, `None`, or the reason why it could not be decided.
 type Looked = Result<Option<Found>, String>;
 
 /// Names the path that cannot be read.
@@ -26,7 +26,7 @@ fn unreadable(path: &[u8]) -> impl Fn(String) -> String {
     move |problem| format!("{} cannot be read: {problem}", shown(path))
 }
 
-/// The files of a tree as they were read.
+/// The files of a tree that were read.
 pub(super) struct Read<'t> {
     pub(super) tree: &'t dyn Tree,
     paths: Kept<Vec<u8>, Looked>,
@@ -52,7 +52,7 @@ impl<'t> Read<'t> {
 
     /// Finds the regular file at a path.
     pub(super) fn find(&self, path: &[u8]) -> Looked {
-        // The kernel takes no longer one (PATH_MAX), and no NUL.
+        // The kernel accepts no longer path (PATH_MAX), and no NUL.
         if path.len() >= 4096 || path.contains(&0) {
             return Ok(None);
         }
@@ -64,7 +64,7 @@ impl<'t> Read<'t> {
     }
 
     /// Returns the folders below `folder`, in any order, in which a loader looks first on some processors. The error
-    /// says why it is not known which there are.
+    /// says why the folders are unknown.
     pub(super) fn processors_folders(&self, folder: &[u8], machine: Machine) -> Once<Vec<Vec<u8>>> {
         let mut folders = self.folders.borrow_mut();
         if folders.len() >= MOST_PATHS {
@@ -113,13 +113,13 @@ impl<'t> Read<'t> {
         self.modules.borrow_mut().entry(file.identity).or_insert_with(read).clone()
     }
 
-    /// Returns what kind of loader a file is.
+    /// Returns the kind of a loader's file.
     pub(super) fn kind(&self, file: &Found) -> Once<Kind> {
         let read = || Rc::new(self.tree.read(file).and_then(|bytes| Kind::of(&bytes)));
         self.kinds.borrow_mut().entry(file.identity).or_insert_with(read).clone()
     }
 
-    /// Returns the cache at a path, for a machine; `None` if there is none.
+    /// Returns the cache at a path, for a machine; `None` if the file does not exist.
     pub(super) fn cache(&self, path: &[u8], machine: Machine) -> Once<Option<Cache>> {
         let key = (path.to_owned(), machine);
         let read = || match self.find(path)? {
@@ -134,7 +134,7 @@ impl<'t> Read<'t> {
         configuration::configured(self.tree, path)
     }
 
-    /// Returns what the file shows by itself.
+    /// Inspects the file alone.
     pub(super) fn report(&self, file: &Found) -> Once<Report> {
         let read = || self.tree.read(file).and_then(|bytes| crate::inspect(&bytes).map_err(|error| error.to_string()));
         self.reports.borrow_mut().entry(file.identity).or_insert_with(|| Rc::new(read())).clone()

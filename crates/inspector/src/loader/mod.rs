@@ -1,16 +1,16 @@
-//! Follows what a dynamic loader does, in a tree of files and without running anything, to say which file's `malloc` a
-//! dynamic program is bound to.
+//! Simulates a dynamic loader on a tree of files, without running anything, to find the file whose `malloc` a dynamic
+//! program is bound to.
 //!
 //! | module | what lives there |
 //! | --- | --- |
 //! | `module` | the part of one file that the loader reads |
 //! | `cache` | glibc's `ld.so.cache` |
 //! | `configuration` | the loader's own folders; `ld.so.preload`, `ld.so.conf`, musl's list of folders |
-//! | `library` | what has been read of the tree, each file once |
+//! | `library` | caches the files of the tree, so that each is read once |
 //! | `preload` | the loader's variables, and the files that are loaded before all others |
 //! | `path` | paths with `$ORIGIN`, `$LIB`, `$PLATFORM` |
 //! | `search` | where a library is, for glibc and for musl |
-//! | `process` | the same for a running process, by the files that it has mapped |
+//! | `process` | answers the question for a running process, by the files that it has mapped |
 //! | `scope` | the files of a process, in the order in which symbols are looked up |
 
 mod cache;
@@ -39,28 +39,28 @@ use scope::{Bound, Process, Scope};
 
 /// The files of a system: its root folder, perhaps of an image, in which every path starts and that no link leaves.
 pub trait Tree {
-    /// Finds the regular file at an absolute path, through symbolic links; `None` if there is none.
+    /// Finds the regular file at an absolute path, through symbolic links; `None` if it does not exist.
     ///
     /// # Errors
-    /// Why it is not known whether there is one.
+    /// The reason why its existence is unknown.
     fn find(&self, path: &[u8]) -> Result<Option<Found>, String>;
 
     /// Reads a file that was found.
     ///
     /// # Errors
-    /// Why it cannot be read.
+    /// The reason why it cannot be read.
     fn read(&self, file: &Found) -> Result<Vec<u8>, String>;
 
     /// Returns the names in a folder, in any order; none if there is no folder.
     ///
     /// # Errors
-    /// Why they cannot all be read.
+    /// The reason why they cannot all be read.
     fn list(&self, folder: &[u8]) -> Result<Vec<Vec<u8>>, String>;
 
     /// Whether there is a folder at a path.
     ///
     /// # Errors
-    /// Why it is not known whether there is one.
+    /// The reason why its existence is unknown.
     fn is_folder(&self, path: &[u8]) -> Result<bool, String>;
 
     /// Whether a file that was found has the setuid bit; `None` if that is not known.
@@ -78,7 +78,7 @@ pub struct Found {
     pub identity: (u64, u64),
 }
 
-/// Where a program is.
+/// A program's file in the tree, and its rights.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     /// The program in the tree.
@@ -93,17 +93,17 @@ pub struct Loader<'t> {
     environment: Environment,
 }
 
-/// What a program is, and what becomes of its preloads.
+/// The report on a program, and the effects of its preloads.
 #[derive(Debug, Clone)]
 pub struct Loaded {
-    /// What the program is.
+    /// The report on the program.
     pub report: Report,
     /// The preloads, in the loader's order. Empty if the program asks no library for its `malloc`.
     pub preloads: Vec<Preload>,
 }
 
 impl<'t> Loader<'t> {
-    /// Returns the loaders of a tree, for programs that start with none of the loader's variables.
+    /// Returns the loaders of a tree, for programs that start without the loader's variables.
     pub fn new(tree: &'t dyn Tree) -> Self {
         Loader::in_environment(tree, Environment::default())
     }
@@ -113,10 +113,10 @@ impl<'t> Loader<'t> {
         Loader { read: Read::new(tree), environment }
     }
 
-    /// Returns what a file of the tree shows by itself.
+    /// Inspects a file of the tree alone.
     ///
     /// # Errors
-    /// Why it shows nothing.
+    /// The reason why it cannot be inspected.
     pub fn library(&self, file: &Found) -> Result<Report, String> {
         (*self.read.report(file)).clone()
     }
@@ -137,7 +137,7 @@ impl<'t> Loader<'t> {
         self.inspect_loaded(bytes, place).map(|loaded| loaded.report)
     }
 
-    /// The same, and tells what becomes of the preloads.
+    /// Inspects a file like [`Loader::inspect`], and also returns the effects of the preloads.
     ///
     /// # Errors
     /// As [`crate::inspect`].
@@ -154,7 +154,8 @@ impl<'t> Loader<'t> {
         Ok(Loaded { report, preloads })
     }
 
-    /// Adds what a program says itself that loads its donor, and whether the file that serves it is that one.
+    /// Adds the evidence of a program that loads its donor: its note, and whether the file that serves it is the one in
+    /// the note.
     fn add_needed(&self, bytes: &[u8], malloc: &mut Allocator) {
         let Ok(elf) = Elf::parse(bytes) else { return };
         let read = |path: &String| {
@@ -167,7 +168,7 @@ impl<'t> Loader<'t> {
         }
     }
 
-    /// Returns the allocator of a dynamic program. `alone` is what the program's file alone shows.
+    /// Returns the allocator of a dynamic program. `alone` is the finding on the program's file alone.
     fn malloc(
         &mut self,
         bytes: &[u8],
@@ -207,7 +208,8 @@ impl<'t> Loader<'t> {
         self.by_file(bound, alone)
     }
 
-    /// Returns the allocator of the file that a program is bound to. `alone` is what the program's file alone shows.
+    /// Returns the allocator of the file that a program is bound to. `alone` is the finding on the program's file
+    /// alone.
     fn by_file(&self, bound: Result<Bound, Vec<String>>, mut alone: Allocator) -> Allocator {
         let (Bound { file, how, notes }, report) = match bound {
             Ok(bound) => {
@@ -235,8 +237,8 @@ impl<'t> Loader<'t> {
         Allocator { evidence, file: Some(String::from_utf8_lossy(&file.path).into_owned()), ..malloc }
     }
 
-    /// Returns the loader that the program asks for; `None` if it is not in the tree. The error says why it is not
-    /// known what the loader does.
+    /// Returns the loader that the program asks for; `None` if it is not in the tree. The error says why the loader's
+    /// behaviour is unknown.
     fn interpreter(&self, path: &[u8]) -> Result<Option<(Found, Kind)>, String> {
         let named = shown(path);
         if !path.starts_with(b"/") {

@@ -1,9 +1,10 @@
-//! What the dynamic loader reads of one file: what it needs, where it searches, which `malloc` it defines and asks for.
+//! The part of one file that the dynamic loader reads: needed libraries, search paths, and the `malloc` that it defines
+//! or refers to.
 
 use crate::bytes::Bytes;
 use crate::elf::{ET_EXEC, Elf, PT_DYNAMIC, SHT_DYNSYM};
 
-/// The longest text of the dynamic section that is read, in bytes. A path of the kernel's has 4,096.
+/// The longest text of the dynamic section that is read, in bytes. The kernel's limit for a path is 4,096.
 const LONGEST: usize = 1 << 16;
 /// The most libraries that one file may ask for.
 const MOST_NEEDED: usize = 4096;
@@ -37,7 +38,7 @@ const SHN_ABS: u16 = 0xfff1;
 const STT_TLS: u8 = 6;
 const STT_GNU_IFUNC: u8 = 10;
 
-/// The kind of machine code of a file: the loader passes over libraries of another one.
+/// The kind of machine code of a file: the loader passes over libraries of a different kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Machine {
     /// `e_machine`.
@@ -64,7 +65,7 @@ pub(super) struct Definition {
     version: Option<(u16, Option<Vec<u8>>)>,
     /// Whether only a reference to this version takes it.
     hidden: bool,
-    /// Whether musl passes over it, as it does over functions that choose a function.
+    /// Whether musl passes over it: it is an indirect function.
     indirect: bool,
     /// Whether it is invisible to others, which a symbol of this table should not be.
     invisible: bool,
@@ -90,7 +91,7 @@ pub(super) struct Module {
     pub(super) definitions: Vec<Definition>,
     /// Its reference to `malloc`.
     pub(super) reference: Option<Reference>,
-    /// Whether it is a program, which glibc's loader takes for no library.
+    /// Whether it is a program, which glibc's loader does not load as a library.
     pub(super) is_program: bool,
     /// Whether it is a libc, which musl never loads a second time.
     pub(super) is_libc: bool,
@@ -180,8 +181,8 @@ impl Module {
         Some(own.version.as_ref().and_then(|(_, name)| name.clone()))
     }
 
-    /// Whether a process with `other` in its place has the same libraries and the same `malloc`. Never of two files
-    /// that define one, or that search from their own place.
+    /// Whether a process with `other` in its place has the same libraries and the same `malloc`. False for files that
+    /// define a `malloc`, or that search from their own place.
     pub(super) fn is_alike(&self, other: &Module) -> bool {
         let places = [&self.rpath, &self.runpath, &other.rpath, &other.runpath];
         self.definitions.is_empty()
@@ -237,7 +238,7 @@ impl<'a> Table<'_, 'a> {
         equal.then_some(found)
     }
 
-    /// Returns the symbols of that name that a hash table leads to.
+    /// Returns the symbols of that name in a hash table.
     fn hashed(&self, name: &[u8]) -> Result<Vec<Found>, String> {
         let Some(symbols) = self.part(DT_SYMTAB)? else { return Ok(Vec::new()) };
         let indexes = if let Some(table) = self.part(DT_GNU_HASH)? {
@@ -251,7 +252,7 @@ impl<'a> Table<'_, 'a> {
         Ok(indexes.into_iter().filter_map(|index| self.symbol(&symbols, index, name)).collect())
     }
 
-    /// Returns the definitions of a function that others may be bound to. Weak ones count as others do.
+    /// Returns the definitions of a function that others may be bound to. Weak definitions count like strong ones.
     fn definitions(&self, name: &[u8]) -> Result<Vec<Definition>, String> {
         let mut definitions = Vec::new();
         for found in self.hashed(name)? {
@@ -277,7 +278,7 @@ impl<'a> Table<'_, 'a> {
         Ok(definitions)
     }
 
-    /// Returns the version of an undefined symbol of that name. Undefined ones are in front of those with a hash.
+    /// Returns the version of an undefined symbol of that name. Undefined symbols precede those with a hash.
     fn reference(&self, name: &[u8]) -> Result<Option<Reference>, String> {
         let Some(symbols) = self.part(DT_SYMTAB)? else { return Ok(None) };
         let entry = if symbols.wide { 24 } else { 16 };
@@ -413,7 +414,7 @@ fn by_hash(table: &Bytes<'_>, name: &[u8]) -> Option<Vec<usize>> {
     }
     let mut index = table.u32(8 + (hash as usize % buckets) * 4)? as usize;
     let mut found = Vec::new();
-    // A chain that is a circle ends after as many steps as there are symbols.
+    // A circular chain ends after one step for each symbol.
     while index != 0 {
         if found.len() > count {
             return None;

@@ -1,25 +1,25 @@
-//! Paths of a dynamic section, with what stands for the file's own folder, the library folder and the processor.
+//! Expands the variables in paths of a dynamic section: the file's own folder, the library folder and the processor.
 
 use crate::loader::configuration::folder_of;
 
 /// The longest search path that is followed, in bytes.
 const LONGEST: usize = 1 << 20;
 
-/// What the parts with a dollar sign stand for.
+/// The values of the variables in a path.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tokens<'p> {
     /// The path of the file that has the path.
     pub(super) file: &'p [u8],
-    /// What stands for `$LIB`.
+    /// The value of `$LIB`.
     pub(super) library: &'p [u8],
-    /// What may stand for `$PLATFORM`: one of these.
+    /// The possible values of `$PLATFORM`.
     pub(super) processors: &'p [Vec<u8>],
 }
 
-/// Returns the paths that a path with tokens may stand for: several with `$PLATFORM`, none if that is not known (glibc
+/// Returns the possible expansions of a path with tokens: several with `$PLATFORM`, none if it is unknown (glibc
 /// elf/dl-load.c, `_dl_dst_substitute`).
 pub(super) fn expanded(path: &[u8], tokens: &Tokens<'_>) -> Vec<Vec<u8>> {
-    // The kernel takes no longer path (PATH_MAX).
+    // The kernel accepts no longer path (PATH_MAX).
     if path.len() >= 4096 {
         return Vec::new();
     }

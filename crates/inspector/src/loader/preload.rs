@@ -1,10 +1,10 @@
-//! The variables that a loader reads, and what becomes of the files that are to be loaded before all others.
+//! The variables that a loader reads, and the effects of preloads, the files that are to be loaded before all others.
 
 use crate::loader::Found;
 use crate::loader::configuration::Kind;
 use crate::loader::module::Module;
 
-/// The variables of a process that its loader reads. Without any, it does what the files alone say.
+/// The variables of a process that its loader reads. Without variables, only the files decide.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Environment {
     /// `LD_PRELOAD`.
@@ -31,13 +31,13 @@ impl Environment {
 /// A file that is to be loaded before all others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Preload {
-    /// Its name, as it is written.
+    /// Its name, as written in the variable or the list.
     pub name: Vec<u8>,
     /// Where it is named.
     pub origin: Origin,
     /// The file that the loader finds.
     pub file: Option<Found>,
-    /// What becomes of it.
+    /// Its effect on the program.
     pub effect: Effect,
 }
 
@@ -50,7 +50,7 @@ pub enum Origin {
     List,
 }
 
-/// What becomes of a preload.
+/// The effect of a preload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     /// It is loaded, and its `malloc` serves the program.
@@ -61,13 +61,13 @@ pub enum Effect {
     Missing,
     /// It is for another architecture.
     OtherArchitecture,
-    /// It is no library.
+    /// It is not a library.
     NoLibrary,
     /// It is for another libc than the program's. Whether the program starts at all is not known.
     OtherLibc,
     /// The loader leaves it out, as the program runs with other rights than its caller.
     Privileged,
-    /// It is not known what the loader does: the reason.
+    /// The loader's behaviour is unknown, for this reason.
     Unknown(String),
 }
 

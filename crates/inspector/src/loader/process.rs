@@ -1,7 +1,7 @@
 //! The file whose `malloc` a running process is bound to, by the files that it has mapped.
 //!
 //! The loader has done its search already, so a request is answered by the mapped file of that name; the order of the
-//! files is the loader's. A file that no other one asks for was loaded later, by the program itself, and serves only
+//! files is the loader's. A file that no other file needs was loaded later, by the program itself, and serves only
 //! itself.
 
 use std::collections::VecDeque;
@@ -15,7 +15,7 @@ use crate::loader::{Found, Loader};
 use crate::report::{Allocator, Evidence, Kind, Report, Source, name};
 use crate::subject;
 
-/// What the outside sees of a process.
+/// The files that a process has mapped, as other processes see them.
 #[derive(Debug, Clone)]
 pub struct Mapped {
     /// The program.
@@ -24,13 +24,13 @@ pub struct Mapped {
     pub files: Vec<Found>,
     /// The files of `files` that were preloaded, in the loader's order.
     pub preloaded: Vec<usize>,
-    /// Whether all preloads are known: not if the process has overwritten its environment.
+    /// Whether all preloads are known. False if the process has overwritten its environment.
     pub knows_preloads: bool,
 }
 
 impl Loader<'_> {
     /// Inspects the program of a process. If it is a dynamic one that does not bring its own `malloc`, the files that
-    /// are mapped decide. If the program is a loader, it is not known which file it runs.
+    /// are mapped decide. A program that is a loader runs an unknown file.
     ///
     /// # Errors
     /// As [`crate::inspect`].
@@ -62,7 +62,7 @@ impl Loader<'_> {
                 Ok(module) => files.push((file, module.clone(), String::new())),
                 Err(problem) => {
                     let told = format!("{} is mapped and cannot be read: {problem}", shown(&file.path));
-                    // It might have a malloc.
+                    // The file might define malloc.
                     if mapped.preloaded.contains(&number) || !mapped.knows_preloads {
                         return Err(vec![told]);
                     }

@@ -22,13 +22,13 @@ const MOST_NOTES: usize = 3;
 #[derive(Debug)]
 pub(super) struct Bound {
     pub(super) file: Found,
-    /// How the loader comes to it.
+    /// The reason why the loader binds to it.
     pub(super) how: String,
     /// Further observations.
     pub(super) notes: Vec<String>,
 }
 
-/// What a process starts with.
+/// The state of a process before its libraries are loaded.
 pub(super) struct Process<'p> {
     pub(super) program: Module,
     pub(super) place: &'p Place,
@@ -52,7 +52,7 @@ pub(super) struct Scope<'s, 't> {
     search: Search<'s, 't>,
     /// In the order in which they were loaded: the program, its loader, the others.
     loaded: Vec<Loaded>,
-    /// By name, the file that a request for it is answered with.
+    /// The file that answers a request, by the requested name.
     names: HashMap<Vec<u8>, usize>,
     /// In the order in which symbols are looked up.
     order: Vec<usize>,
@@ -63,8 +63,8 @@ const PROGRAM: usize = 0;
 const LOADER: usize = 1;
 
 impl<'s, 't> Scope<'s, 't> {
-    /// Loads a program, and tells what becomes of its preloads. The error is a list of reasons why it is not known what
-    /// the loader does.
+    /// Loads a program, and records the effects of its preloads. The error is a list of reasons why the loader's
+    /// behaviour is unknown.
     pub(super) fn new(
         read: &'s Read<'t>,
         process: Process<'_>,
@@ -140,7 +140,7 @@ impl<'s, 't> Scope<'s, 't> {
         Ok(())
     }
 
-    /// Loads one of them. The error is a reason why it is not known what the loader does.
+    /// Loads one preload. The error is a reason why the loader's behaviour is unknown.
     fn preloaded(
         &mut self,
         name: &[u8],
@@ -205,7 +205,7 @@ impl<'s, 't> Scope<'s, 't> {
             self.forget(number);
             return Ok(());
         }
-        // elf/dl-load.c, `open_path`: of the preloads of such a program, only libraries with the setuid bit.
+        // elf/dl-load.c, `open_path`: such a program preloads only libraries with the setuid bit.
         if mistrusted && number > LOADER {
             match self.search.read.tree.is_setuid(&file) {
                 Some(true) if self.search.is_in_system_folder(&self.loaded[number].path) => {}
@@ -250,7 +250,7 @@ impl<'s, 't> Scope<'s, 't> {
         }
     }
 
-    /// Loads what the program needs, what that needs, and so on, level by level.
+    /// Loads the libraries that the program needs, then theirs, level by level.
     fn libraries(&mut self, is_glibc: bool) -> Result<(), Vec<String>> {
         let mut missing = Vec::new();
         let mut requests = 0;
@@ -320,7 +320,7 @@ impl<'s, 't> Scope<'s, 't> {
         Ok(Some(number))
     }
 
-    /// Returns the file whose `malloc` the program is bound to. The error says why there is none.
+    /// Returns the file whose `malloc` the program is bound to. The error is a list of reasons why it is unknown.
     pub(super) fn malloc(self) -> Result<Bound, Vec<String>> {
         let modules: Vec<&Module> = self.order.iter().map(|&number| &*self.loaded[number].module).collect();
         let Served { taken, others } = served(&modules, matches!(self.search.kind, Kind::Musl { .. }))?;
@@ -342,8 +342,8 @@ pub(super) struct Served {
     pub(super) others: Vec<(usize, usize)>,
 }
 
-/// Returns which of the files serves `malloc`. They are in the order in which symbols are looked up, the program first.
-/// The error says why there is none.
+/// Returns the file that serves `malloc`. `modules` are in the order in which symbols are looked up, the program first.
+/// The error is a list of reasons why it is unknown.
 pub(super) fn served(modules: &[&Module], is_musl: bool) -> Result<Served, Vec<String>> {
     let bound = |reference: &Reference| {
         modules.iter().position(|module| if is_musl { module.serves_musl() } else { module.serves_glibc(reference) })

@@ -1,5 +1,5 @@
-//! Where a loader finds a library, in the order in which it looks: glibc's elf/dl-load.c, `_dl_map_object`, and musl's
-//! ldso/dynlink.c, `load_library`.
+//! The loader's search for a library, in its order: glibc's elf/dl-load.c, `_dl_map_object`, and musl's ldso/dynlink.c,
+//! `load_library`.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -29,7 +29,7 @@ pub(super) struct Hit {
     pub(super) by: String,
 }
 
-/// The result of a look at one place. The error is a reason why the loader's answer is not known.
+/// The result of searching one place. The error is a reason why the loader's answer is unknown.
 type Look<T> = Result<Option<T>, String>;
 
 /// The searches of one program's process.
@@ -37,7 +37,7 @@ pub(super) struct Search<'s, 't> {
     pub(super) read: &'s Read<'t>,
     pub(super) kind: Kind,
     pub(super) machine: Machine,
-    /// The loader's path, as the program has it.
+    /// The loader's path, as written in the program.
     pub(super) interpreter: Vec<u8>,
     /// Whether the loader mistrusts `$ORIGIN`.
     pub(super) privileged: bool,
@@ -81,10 +81,10 @@ impl<'s, 't> Search<'s, 't> {
         }
     }
 
-    /// Finds a library that `chain[0]` asks for; the others are those that asked for it in turn, up to the program.
+    /// Finds a library that `chain[0]` asks for; the others are the files that needed it in turn, up to the program.
     ///
     /// # Errors
-    /// Why it is not known what the loader takes.
+    /// The reason why the loader's choice is unknown.
     pub(super) fn library(&self, name: &[u8], chain: &[Seeker<'_>]) -> Look<Hit> {
         match &self.kind {
             Kind::Glibc { folders, cache, processors, .. } => self.by_glibc(name, chain, folders, cache, processors),
@@ -92,7 +92,7 @@ impl<'s, 't> Search<'s, 't> {
         }
     }
 
-    /// Whether a file lies in one of the folders that glibc's loader always searches.
+    /// Whether a file is in one of the folders that glibc's loader always searches.
     pub(super) fn is_in_system_folder(&self, path: &[u8]) -> bool {
         let Kind::Glibc { folders, .. } = &self.kind else { return false };
         folders.iter().any(|folder| path.strip_prefix(folder.as_slice()).is_some_and(|name| !name.contains(&b'/')))
@@ -122,7 +122,8 @@ impl<'s, 't> Search<'s, 't> {
         }
     }
 
-    /// Takes the one of several files of which the processor chooses one, if it does not matter which.
+    /// Returns any of several files among which the processor decides, if all of them are alike. Else the loader's
+    /// choice is unknown.
     fn any(&self, plain: Option<&[u8]>, variants: &[Vec<u8>], by: &str) -> Look<Hit> {
         let hit = |path: &[u8]| -> Look<Hit> {
             let found = self.at(path)?;
@@ -141,7 +142,7 @@ impl<'s, 't> Search<'s, 't> {
         Ok(taken)
     }
 
-    /// Looks into a folder of glibc's, which may have folders for some processors.
+    /// Searches one of glibc's folders, which may have subfolders for some processors.
     fn in_folder(&self, folder: &[u8], name: &[u8], by: &str) -> Look<Hit> {
         let folder = folder.strip_suffix(b"/").unwrap_or(folder);
         let file = |folder: &[u8]| [folder, b"/", name].concat();
@@ -241,13 +242,13 @@ impl<'s, 't> Search<'s, 't> {
         self.any(plain.as_deref(), &variants, &format!("by {}", shown(cache)))
     }
 
-    /// Looks into the folders of an RPATH or a RUNPATH.
+    /// Searches the folders of an RPATH or a RUNPATH.
     fn in_search_path(&self, name: &[u8], path: &[u8], tokens: &Tokens<'_>, system: &[Vec<u8>], by: &str) -> Look<Hit> {
         for part in path.split(|&byte| byte == b':') {
             let folders = expanded(part, tokens);
             let is_own = part.contains(&b'$');
             if let [folder] = folders.as_slice() {
-                // A folder relative to the one that the program is started in may be anything.
+                // A relative folder depends on where the program is started, so it may be anything.
                 if !folder.starts_with(b"/") {
                     continue;
                 }
@@ -306,7 +307,7 @@ impl<'s, 't> Search<'s, 't> {
         Ok(None)
     }
 
-    /// Returns where a library lies that no search finds: in a folder that only ldconfig reads.
+    /// Returns the path of a library that no search finds, in a folder that only ldconfig reads.
     pub(super) fn unlisted(&self, name: &[u8]) -> Option<String> {
         let Kind::Glibc { cache, .. } = &self.kind else { return None };
         let list = [folder_of(cache), b"/ld.so.conf"].concat();

@@ -1,4 +1,4 @@
-//! Trees that are made for a test, of files that are made for it.
+//! Tests on trees in memory, with generated files.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -93,7 +93,7 @@ struct Dynamic<'d> {
     runpath: &'d str,
     /// Binding, visibility and section of its symbol `malloc`.
     malloc: Option<(u8, u8, u16)>,
-    /// Whether it has what musl tells a libc by.
+    /// Whether it has the symbols by which musl recognises a libc.
     is_libc: bool,
     machine: u16,
     /// Bytes at the end.
@@ -238,7 +238,7 @@ fn the_first_definition_in_order_serves() {
     assert!(told.contains("`libdeep.so` of DT_NEEDED of `/lib64/libone.so`, found in `/lib64/`"), "{told}");
 }
 
-/// A program of Go's own linker: sections of Go's, none of C's, and the texts of Go's runtime.
+/// A program made by Go's own linker: Go's sections without C's sections, and the texts of Go's runtime.
 fn of_go(needed: &[&str]) -> Vec<u8> {
     let marks = known::ROWS.iter().filter(|row| row.id == "go").flat_map(|row| row.marks);
     let texts: Vec<u8> = marks.flat_map(|mark| [b"\0", &mark.bytes()[..], b"\0"].concat()).collect();
@@ -319,7 +319,7 @@ fn preloads_come_before_all_libraries() {
     assert!(told.contains("`/opt/none.so`, which the loader does not find: it has no effect"), "{told}");
 }
 
-/// A loader that runs with other rights reads what this one cannot. So nothing is known of what it finds there.
+/// A loader that runs with other rights can read files that this process cannot, so its result is unknown.
 #[test]
 fn what_cannot_be_read_makes_the_answer_unknown() {
     let with_list =
@@ -345,7 +345,7 @@ fn what_cannot_be_read_makes_the_answer_unknown() {
     }
 }
 
-/// Ten lines of C may lie in a file of any name.
+/// Any file may have a known library's name, with any content.
 #[test]
 fn the_name_of_a_library_is_no_evidence_of_its_content() {
     for library_name in ["libjemalloc.so.2", "libmimalloc.so", "libtcmalloc_minimal.so.4"] {
@@ -354,7 +354,7 @@ fn the_name_of_a_library_is_no_evidence_of_its_content() {
         let malloc = inspected(&tree, &program(&[library_name, "libc.so.6"]));
         assert_eq!((malloc.name.as_str(), malloc.file.as_deref()), ("unknown", Some(path.as_str())), "{malloc:#?}");
         assert!(malloc.evidence.iter().any(|line| line.detail.contains("any file may have that name")), "{malloc:#?}");
-        // Nor is it known if nothing but the program is there.
+        // The result is also unknown if only the program exists.
         let malloc = inspected(&Made::new(), &program(&[library_name, "libc.so.6"]));
         assert_eq!(malloc.name, "unknown", "{malloc:#?}");
         assert!(malloc.evidence.iter().any(|line| line.detail.contains("any file may have that name")), "{malloc:#?}");
@@ -403,7 +403,7 @@ fn musl_has_one_libc_and_its_own_folders() {
     }
     serves(&tree, &of_musl(&["libone.so", "libfast.so", "libc.so"]), "/usr/lib/libfast.so");
     serves(&tree, &of_musl(&["libc.so", "libfast.so"]), MUSL);
-    // Another libc by its path is the same one.
+    // A libc requested by a path counts as the loaded one.
     let tree = tree.with("/opt/libc.so", Dynamic { is_libc: true, ..library(DEFINED) }.bytes());
     serves(&tree, &of_musl(&["/opt/libc.so"]), MUSL);
     // With a list, only its folders.
@@ -434,7 +434,7 @@ fn files_that_are_cut_anywhere_end_with_an_answer() {
     }
 }
 
-/// Inspects `/opt/app/bin/tool` in an environment: its `malloc`'s file, and what becomes of the preloads.
+/// Inspects `/opt/app/bin/tool` in an environment. Returns its `malloc`'s file, and the effects of the preloads.
 fn in_environment(
     tree: &Made,
     program: &Dynamic<'_>,

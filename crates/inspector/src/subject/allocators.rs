@@ -36,7 +36,7 @@ const WITHOUT_MALLOC: &[&str] = &[
 /// The allocator of each kind of block.
 pub(super) struct Allocators {
     pub(super) malloc: Allocator,
-    /// The allocator of libc's own blocks, if it is another one.
+    /// The allocator of libc's own blocks, if it differs from `malloc`'s.
     pub(super) libc: Option<Allocator>,
 }
 
@@ -75,7 +75,7 @@ impl Image<'_, '_> {
     }
 
     /// Reads an executable that was grafted after linking: the entry points of musl's allocator jump to the donor. The
-    /// program's own blocks come from the donor too, if its public names lead to musl's.
+    /// program's own blocks come from the donor too, if its public names resolve to musl's.
     fn by_jumps(&self, note: &GraftNote, entry_points: Result<EntryPoints, String>) -> Allocators {
         let mut evidence = of(Source::Note, note.summary(Subject::Malloc.section()));
         let entry_points = match entry_points {
@@ -156,7 +156,7 @@ impl Image<'_, '_> {
         Allocators { malloc, libc: Some(donor) }
     }
 
-    /// Whether the file says nothing of its `malloc` but which libraries it asks for.
+    /// Whether the libraries that the file needs are its only evidence on `malloc`.
     pub(super) fn asks_libraries(&self) -> bool {
         let dynamic = self.link == Some(Link::Dynamic) || self.kind == Kind::Shared;
         !self.packed_by_upx && self.notes.is_empty() && dynamic && !self.marks.has("malloc") && !self.is_pure_go()
@@ -174,7 +174,7 @@ impl Image<'_, '_> {
         }
     }
 
-    /// Decides by the symbols, or by the rest of the file where there are none.
+    /// Decides by the symbols, or by the rest of the file if it is stripped.
     fn by_symbols(&self) -> Allocators {
         match self.marks.verdict() {
             Verdict::Is(name @ (name::MALLOCNG | name::OLDMALLOC), detail) if !self.malloc_is_musls() => Allocators {
@@ -192,11 +192,11 @@ impl Image<'_, '_> {
     }
 
     /// Whether a weak `malloc` is musl's, which only calls `__libc_malloc_impl` (musl src/malloc/lite_malloc.c). A
-    /// program's own may be weak too.
+    /// program's own `malloc` may be weak too.
     fn malloc_is_musls(&self) -> bool {
         let (Some(malloc), Some(inside)) = (self.marks.symbol("malloc"), self.marks.symbol("__libc_malloc_impl"))
         else {
-            // Before musl 1.2.2 it is a strong symbol of the allocator's own file.
+            // Before musl 1.2.2 `malloc` is a strong symbol of the allocator's own file.
             return self.marks.symbol("malloc").is_some_and(|malloc| malloc.binding == STB_GLOBAL);
         };
         match Code::of(self.elf).filter(|_| self.kind != Kind::Object) {
@@ -218,7 +218,7 @@ impl Image<'_, '_> {
             return self.unknown(of(Source::Symbols, detail));
         };
         let mut evidence = of(source, found);
-        // What was found ties the allocator to it.
+        // The description of an untied `malloc` would contradict the finding.
         if detail != UNTIED {
             evidence.push(Evidence::new(Source::Symbols, detail));
         }
@@ -240,7 +240,7 @@ impl Image<'_, '_> {
         if soname == b"libc.so.6" && alias && self.constants.has(name::GLIBC) && others.is_empty() {
             return Some((name::GLIBC, Source::Symbols, "`malloc` is `__libc_malloc` in libc.so.6".to_owned()));
         }
-        // A library around that allocator would have another name.
+        // A library that wraps the allocator would have a name of its own.
         let called = known::of_library(soname).filter(|_| self.kind == Kind::Shared);
         if let (Some(called), [(row, detail)]) = (called, others.as_slice())
             && row.name == called
@@ -255,8 +255,8 @@ impl Image<'_, '_> {
         None
     }
 
-    /// Decides by code that is proof and by constants that cannot be elsewhere, and by nothing else. Any other
-    /// allocator may be there for a language, or for a caller that names it.
+    /// Decides by code that is proof and by constants that are nowhere else. Any other allocator in the file may serve
+    /// only a language, or only callers that name it.
     fn without_symbols(&self) -> Allocator {
         if let Some(detail) = self.constants.details(name::MALLOCNG)
             && let Some(free) = self.free_of_mallocng()
@@ -388,8 +388,8 @@ impl Image<'_, '_> {
         Some(Allocator::named(name::UNKNOWN, of(Source::Constants, detail)))
     }
 
-    /// Returns the allocator of a Rust program. Rust calls it through `__rust_alloc`. Where the compiler has left
-    /// nothing of that, the prefix of the crate's jemalloc is the evidence.
+    /// Returns the allocator of a Rust program. Rust calls it through `__rust_alloc`. If the compiler has removed
+    /// `__rust_alloc`, the prefix of the crate's jemalloc is the evidence.
     fn language_of_rust(&self, malloc: &Allocator) -> Option<Allocator> {
         if self.marks.has_rust_default() && self.constants.others().is_empty() {
             return None;

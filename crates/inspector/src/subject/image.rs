@@ -17,7 +17,7 @@ pub(crate) fn inspect(bytes: &[u8]) -> Result<Report, InspectError> {
     Ok(examine(bytes)?.0)
 }
 
-/// Inspects a file. Returns also the loader of a program whose `malloc` is that of a library.
+/// Inspects a file. Also returns the loader of a program whose `malloc` comes from a library.
 pub(crate) fn examine(bytes: &[u8]) -> Result<(Report, Option<Vec<u8>>), InspectError> {
     let elf = Elf::parse(bytes).map_err(InspectError::Elf)?;
     let (kind, link) = kind_and_link(&elf)?;
@@ -43,7 +43,7 @@ pub(crate) fn examine(bytes: &[u8]) -> Result<(Report, Option<Vec<u8>>), Inspect
     Ok((image.report(), interpreter.map(<[u8]>::to_owned)))
 }
 
-/// Says that a library has an allocator's name, and nothing of its content.
+/// Describes a library that only its name connects with an allocator.
 pub(crate) fn named_only(allocator: &str) -> String {
     format!("a library with the name of {allocator}'s: any file may have that name")
 }
@@ -176,8 +176,8 @@ impl Image<'_, '_> {
         (libc == Libc::Glibc && dynamic).then(|| facts::glibc_version(&strings)).flatten()
     }
 
-    /// Whether it is a Go program that Go's own linker made of Go code alone: it has the function table that stack
-    /// traces need, and nothing of C's start files.
+    /// Whether it is a Go program that Go's own linker made from Go code alone: it has the function table that stack
+    /// traces need, and none of C's start files.
     pub(super) fn is_pure_go(&self) -> bool {
         let section = |name: &[u8]| self.elf.sections.iter().any(|section| section.name == name);
         let of_c: [&[u8]; 5] = [b".init", b".init_array", b".fini", b".ctors", b".eh_frame"];
@@ -191,7 +191,7 @@ impl Image<'_, '_> {
             && !of_c.into_iter().any(section)
     }
 
-    /// Whether one of musl's allocators is in it, or a graft in their place.
+    /// Whether it contains one of musl's allocators, or a graft.
     fn has_malloc_of_musl(&self) -> bool {
         self.note().is_some() || [name::MALLOCNG, name::OLDMALLOC].iter().any(|mark| self.constants.has(mark))
     }
@@ -251,7 +251,7 @@ impl Image<'_, '_> {
             (Kind::Shared, _) if malloc == name::NONE => {
                 (Way::None, "a library has the malloc of the program that loads it".to_owned())
             }
-            // A graft that another one replaces is musl's loader, too.
+            // A grafted loader is also musl's loader: a new graft replaces the old one.
             (Kind::Shared, _)
                 if is_loader(self.elf)
                     && (malloc == name::MALLOCNG || self.note().is_some())

@@ -1,5 +1,4 @@
-//! Inspects a file of Windows: whether a donor is in it. The note, and what the file imports of
-//! its C library, say whose `malloc` serves.
+//! Inspects a file of Windows for a donor. The note and the imports from the C library decide whose `malloc` serves.
 
 use crate::error::InspectError;
 use crate::note::{self, GraftNote, Subject};
@@ -8,7 +7,7 @@ use crate::report::{Allocator, Evidence, Facts, Graft, Hook, Kind, Libc, Link, R
 
 /// The section with the note. Names of sections have eight bytes there.
 const NOTE_SECTION: &str = ".allogrf";
-/// The functions of the C library that would take or give a block of its heap.
+/// The functions that take or return blocks of the C library's heap.
 const FAMILY: [&[u8]; 4] = [b"malloc", b"calloc", b"realloc", b"free"];
 
 /// Inspects a program, a DLL or an object.
@@ -107,7 +106,7 @@ fn malloc(pe: &Pe<'_>, libc: Libc) -> Allocator {
             evidence.push(Evidence::new(Source::Symbols, detail));
             note.allocator(evidence)
         }
-        // What calls the C library's function and what calls the donor's would pass blocks to each other.
+        // Code that calls the C library's functions and code that calls the donor's would exchange blocks.
         (_, _, false) => {
             evidence.push(Evidence::new(Source::Symbols, imported));
             let serves = match (evidence.len(), libc) {

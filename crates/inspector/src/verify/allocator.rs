@@ -1,4 +1,4 @@
-//! Checks that one allocator is in the archive, that no part of the old one is, and that fork has a hook.
+//! Checks that the archive has one allocator and no part of the old one, and that fork has a hook.
 
 use std::collections::BTreeMap;
 

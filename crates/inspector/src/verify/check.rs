@@ -1,4 +1,4 @@
-//! The result of one check, and what every check begins with.
+//! The result of one check, and the parsing that every check begins with.
 
 use serde::Serialize;
 
@@ -44,7 +44,7 @@ pub struct NotRun {
 /// Reads a file that is to be checked.
 ///
 /// # Errors
-/// It is no ELF file, or too damaged to be read.
+/// It is not an ELF file, or too damaged to be read.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Elf<'_>, InspectError> {
     Elf::parse(bytes).map_err(InspectError::Elf)
 }

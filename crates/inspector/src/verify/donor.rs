@@ -161,8 +161,8 @@ pub(super) fn checksum(name: &str, graft: &Library<'_>, donor: &Donor) -> Check 
     }
 }
 
-/// Checks that the options block is well formed, that its values are in range, and that the note names those that were
-/// set.
+/// Checks that the options block is well formed, that its values are in range, and that the note names the options that
+/// were set.
 pub(super) fn options(graft: &Library<'_>, donor: &Donor) -> Check {
     const NAME: &str = "options";
     let part = donor.part(graft);
@@ -241,7 +241,7 @@ pub(super) fn read_options(block: &Bytes<'_>) -> Result<BTreeMap<String, DonorOp
     Ok(options)
 }
 
-/// Checks that the donor defines all that a graft must define, with the right binding and visibility, and nothing else.
+/// Checks that the donor defines exactly the symbols that a graft must define, with the right binding and visibility.
 pub(super) fn exports(graft: &Library<'_>, donor: &Donor) -> Check {
     let part = donor.part(graft);
     let mut complaints = Vec::new();
@@ -292,8 +292,8 @@ pub(super) fn needs(name: &str, graft: &Library<'_>, donor: &Donor) -> Check {
     Check::unless(name, complaints.collect(), || format!("{} symbols, all to be had", needed.len()))
 }
 
-/// Whether a name is one of a compiler's support functions, which replace missing instructions and come with a library
-/// of the compiler's own: an operation, one or two modes of operands and a digit, as `__umoddi3` (GCC internals, "The
+/// Whether a name is one of a compiler's support functions, which replace missing instructions and come with the
+/// compiler's own library: an operation, one or two modes of operands and a digit, as `__umoddi3` (GCC internals, "The
 /// GCC low-level runtime library"); on arm `__aeabi_` and a name (Run-time ABI for the Arm Architecture); on aarch64 an
 /// out-of-line atomic operation.
 fn is_of_compiler(name: &[u8]) -> bool {

@@ -1,5 +1,5 @@
-//! Compares the donor in a grafted executable with the linked donor that it was made from. It uses no code of the
-//! editor's: the donor's own symbols, sections and relocations give the layout.
+//! Compares the donor in a grafted executable with the linked donor that it was made from. It shares no code with the
+//! editor: the donor's own symbols, sections and relocations give the layout.
 
 use std::ops::Range;
 
@@ -30,7 +30,7 @@ const SELF_TEST: u64 = 13;
 /// fields that a graft fills in are valid; with the stock file `stock`, that they fit it.
 ///
 /// # Errors
-/// A file is no ELF file.
+/// A file is not an ELF file.
 pub fn donor_image(graft: &[u8], donor: &[u8], stock: Option<&[u8]>) -> Result<Check, InspectError> {
     let stock = stock.map(parse).transpose()?;
     Ok(check(&parse(graft)?, &parse(donor)?, stock.as_ref()))
@@ -210,7 +210,7 @@ fn thread_distances(linked: &Linked<'_, '_>, found: &[u8], wanted: &mut [u8]) ->
         let place = usize::try_from(place).ok()?;
         let word = |bytes: &[u8]| bytes.get(place..)?.first_chunk().map(|word| u32::from_le_bytes(*word));
         let (now, before) = (word(found)?, word(wanted)?);
-        // A field with a part of a distance does not show by how much the whole distance has changed.
+        // A field with only a part of a distance does not show the change of the whole distance.
         if bits == u32::MAX && *shift.get_or_insert(now.wrapping_sub(before)) != now.wrapping_sub(before) {
             return Some(format!(
                 "the distance from the thread pointer at {place:#x} of the donor does not fit the others"

@@ -32,7 +32,7 @@ pub(super) enum Naming {
     Word,
 }
 
-/// An instruction that names another address than in stock, and is otherwise the same.
+/// An instruction that differs from stock only in the address that it names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Edit {
     /// The bytes that may differ.
@@ -48,7 +48,7 @@ pub(super) struct Edit {
 /// describe the program to the donor ([`super::donor_image`]) say what stock names at these places.
 ///
 /// # Errors
-/// A file is no ELF file.
+/// A file is not an ELF file.
 pub fn redirections(graft: &[u8], donor: &[u8], stock: &[u8]) -> Result<Check, InspectError> {
     Ok(check(&parse(graft)?, &parse(donor)?, &parse(stock)?))
 }
@@ -82,7 +82,7 @@ fn expected(
         wanted.push(("the end of processes", vec![(Naming::Call, streams, address("transplant_process_exit")?)]));
     }
     let main = match given.start_main {
-        // The loader's own start goes on to the program; nothing leads through the donor there.
+        // The loader's own start goes on to the program; the donor is not involved.
         _ if is_loader => Vec::new(),
         Some(start_main) => {
             let to = address("transplant_libc_start_main")?;
@@ -175,12 +175,13 @@ impl<'t> Allowed<'t> {
         Allowed { entry_points, jump: jump_size(graft.arch) as u64, unused: cleared_table(graft, stock) }
     }
 
-    /// Whether a segment of stock's is as long in the graft, but for program headers that `strip` has cut off.
+    /// Whether a segment of stock is as long in the graft, but for program headers that `strip` has cut off.
     pub(super) fn same_size(&self, before: &Segment<'_>, after: &Segment<'_>) -> bool {
         same_size(after, before, &self.unused)
     }
 
-    /// Returns the addresses of the other bytes that differ between a segment of stock's and the same one of the graft.
+    /// Returns the addresses of the other bytes that differ between a segment of stock and the same segment of the
+    /// graft.
     pub(super) fn others<'s>(
         &'s self,
         before: &'s Segment<'_>,
@@ -196,8 +197,8 @@ impl<'t> Allowed<'t> {
     }
 }
 
-/// Returns the addresses of code bytes that differ from stock and that the graft may not change but by its edits. Of a
-/// file that differs everywhere, only the first few.
+/// Returns the addresses of code bytes that differ from stock and that the graft may not change but by its edits. Only
+/// the first few, for a file that differs everywhere.
 fn changes(graft: &Elf<'_>, stock: &Elf<'_>, entry_points: &EntryPoints) -> Vec<u64> {
     const MOST: usize = 4096;
     let allowed = Allowed::of(graft, stock, entry_points);
@@ -206,7 +207,7 @@ fn changes(graft: &Elf<'_>, stock: &Elf<'_>, entry_points: &EntryPoints) -> Vec<
     pairs.flat_map(|(before, after)| allowed.others(before, after)).take(MOST).collect()
 }
 
-/// Returns the possible edits that explain a changed byte of code at `address`; none if it is no operand. x86
+/// Returns the possible edits that explain a changed byte of code at `address`; none if it is not an operand. x86
 /// instructions have no fixed places, so there may be several; the graft's own must be among them.
 pub(super) fn at(stock: &Elf<'_>, graft: &Elf<'_>, address: u64) -> Vec<Edit> {
     let (Some((start, before)), Some((same, after))) = (code(stock, address), code(graft, address)) else {

@@ -19,7 +19,7 @@ const MOST_EDITS: usize = 3;
 /// changed.
 ///
 /// # Errors
-/// A file is no ELF file, or too damaged to be read.
+/// A file is not an ELF file, or too damaged to be read.
 pub fn executable(graft: &[u8], stock: Option<&[u8]>) -> Result<Vec<Check>, InspectError> {
     let stock = stock.map(parse).transpose()?;
     Ok(checks(&parse(graft)?, stock.as_ref()))
@@ -64,7 +64,7 @@ fn string_entries(elf: &Elf<'_>, entry_points: &EntryPoints, noted: bool) -> Che
     for (address, name) in entry_points.strings().filter(|_| !elf.symbols.is_empty()) {
         // A landing pad may precede the jump.
         let at = |symbol: &&Symbol<'_>| symbol.value == address || symbol.value.checked_add(4) == Some(address);
-        // musl's internal names of some have two underscores before them.
+        // Some have an internal name in musl, with two underscores in front.
         let names_it = |symbol: &Symbol<'_>| symbol.name.strip_prefix(b"__").unwrap_or(symbol.name) == name.as_bytes();
         if !elf.symbols.iter().filter(at).any(|symbol| symbol.is_defined() && names_it(symbol)) {
             complaints.push(format!("no symbol says that the function at {address:#x} is {name}"));
@@ -76,9 +76,8 @@ fn string_entries(elf: &Elf<'_>, entry_points: &EntryPoints, noted: bool) -> Che
     })
 }
 
-/// Checks that no segment of the donor's can be both written and executed, and that the section of the program headers,
-/// if there is one, covers them. A graft leaves the permissions of the
-/// program's own segments as they were.
+/// Checks that no segment of the donor can be both written and executed, and that the section of the program headers,
+/// if there is one, covers them. A graft leaves the permissions of the program's own segments unchanged.
 fn writable_code(elf: &Elf<'_>, entry_points: Option<&EntryPoints>) -> Check {
     let both: Vec<u64> =
         loads(elf).filter(|load| load.flags & PF_X != 0 && load.flags & PF_W != 0).map(|load| load.address).collect();
@@ -92,8 +91,8 @@ fn writable_code(elf: &Elf<'_>, entry_points: Option<&EntryPoints>) -> Check {
     })
 }
 
-/// Checks that everything that stock loads is loaded at the same addresses with the same bytes, except the jumps and at
-/// most three operands that now name a place in the donor.
+/// Checks that everything that stock loads is loaded at the same addresses with the same bytes, except for the jumps,
+/// and for at most three operands that now name a place in the donor.
 fn unchanged(graft: &Elf<'_>, stock: &Elf<'_>, entry_points: &EntryPoints) -> Check {
     let allowed = Allowed::of(graft, stock, entry_points);
     let mut complaints = Vec::new();

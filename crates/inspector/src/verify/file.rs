@@ -19,11 +19,11 @@ const PF_W: u32 = 2;
 const PF_R: u32 = 4;
 const SHF_TLS: u64 = 0x400;
 const STT_TLS: u8 = 6;
-/// The additions of a graft: three segments of the donor's and the note, and seven sections.
+/// The additions of a graft: the donor's three segments and the note, and seven sections.
 const NEW_LOADS: usize = 3;
 const NEW_SECTIONS: usize = 7;
-/// Checks that the file `elf`, as it was written, is the file `stock` followed by a donor. The check fails for a file
-/// that has been stripped since.
+/// Checks that the file `elf`, as a graft writes it, is the file `stock` followed by a donor. The check fails for a
+/// file that was stripped later.
 pub(super) fn check(elf: &Elf<'_>, stock: &Elf<'_>) -> Check {
     if loader::is_loader(stock) {
         return loader::file(elf, stock);
@@ -42,10 +42,10 @@ pub(super) fn check(elf: &Elf<'_>, stock: &Elf<'_>) -> Check {
     })
 }
 
-/// Checks that the file of a dynamic program, as a graft has written it, is stock's followed by the new parts, which
-/// are loaded at `start` and behind: the ELF header is stock's but for its tables, each program header is stock's or
-/// true of a new part, and what is not loaded is where it was. `donor` is what became a part of it, if it did. The
-/// check fails for a file that has been stripped since.
+/// Checks that the file of a dynamic program, as a graft writes it, is stock's followed by the new parts, which are
+/// loaded from `start` on. The ELF header is stock's except for its tables; each program header is stock's or correct
+/// for a new part; bytes that are not loaded are at their old offsets. `donor` is the merged donor, if one was merged.
+/// The check fails for a file that was stripped later.
 pub(super) fn check_dynamic(elf: &Elf<'_>, stock: &Elf<'_>, donor: Option<&Elf<'_>>, start: u64) -> Check {
     let checked = headers(elf, stock)
         .and_then(|()| kept_or_true(elf, stock, start))
@@ -72,8 +72,8 @@ fn ends_with_zeros(elf: &Elf<'_>) -> Result<(), String> {
     }
 }
 
-/// Checks that the thread-local storage has room for that of all `parts`, and for no more: each begins where its
-/// alignment has it, and the program's as far from the thread pointer as it was, so that up to one alignment is unused.
+/// Checks that the thread-local storage has room for the storage of all `parts`, and for no more. Each part begins at
+/// its alignment, and the program's keeps its distance from the thread pointer, so up to one alignment is unused.
 fn thread_storage(elf: &Elf<'_>, parts: &[Option<&Elf<'_>>]) -> Result<(), String> {
     let storage = |elf: &Elf<'_>| elf.segments.iter().find(|it| it.kind == PT_TLS).map(|it| (it.memory, it.align));
     let wanted: u64 = parts.iter().flatten().filter_map(|part| storage(part)).map(|(size, _)| size).sum();
@@ -87,8 +87,8 @@ fn thread_storage(elf: &Elf<'_>, parts: &[Option<&Elf<'_>>]) -> Result<(), Strin
     }
 }
 
-/// Checks that every program header of stock is there, but for those of what a graft moves, and that all others are
-/// true.
+/// Checks that every program header of stock is there, except for the parts that a graft moves, and that all other
+/// headers are correct.
 fn kept_or_true(elf: &Elf<'_>, stock: &Elf<'_>, start: u64) -> Result<(), String> {
     const MOVED: [u32; 3] = [PT_TLS, PT_PHDR, PT_DYNAMIC];
     const NEW: [u32; 3] = [PT_LOAD, PT_NOTE, PT_TLS];
@@ -130,8 +130,8 @@ fn kept_or_true(elf: &Elf<'_>, stock: &Elf<'_>, start: u64) -> Result<(), String
     }
 }
 
-/// Whether a header that a graft has written is true: the part lies at `start` or behind, its two addresses are equal,
-/// its place in the file is that in memory, all of what is loaded is in the file, and the kernel can map it so.
+/// Whether a header that a graft has written is correct: the part is at `start` or behind, its two addresses are equal,
+/// its place in the file matches its place in memory, the file contains all that is loaded, and the kernel can map it.
 pub(super) fn is_true(elf: &Elf<'_>, segment: &Segment<'_>, raw: &[u8], start: u64) -> bool {
     const PAGE: u64 = 4096;
     let is_inside = |load: &&Segment<'_>| {
@@ -220,8 +220,8 @@ fn program_headers(elf: &Elf<'_>, stock: &Elf<'_>) -> Result<(), String> {
     }
 }
 
-/// Whether a new segment's header is true: its offset matches its address, its two addresses are equal, and a segment
-/// that is not loaded is read-only.
+/// Whether a new segment's header is correct: its offset matches its address, its two addresses are equal, and a
+/// segment that is not loaded is read-only.
 fn in_place(elf: &Elf<'_>, segment: &Segment<'_>, raw: &[u8]) -> bool {
     let load = loads(elf).find(|load| segment.address.wrapping_sub(load.address) < load.memory.max(1));
     let offset = load.map(|load| load.offset.wrapping_add(segment.address.wrapping_sub(load.address)));

@@ -1,4 +1,4 @@
-//! What a graft fills into a linked donor: its notes and the values of its options.
+//! Checks the values that a graft fills into a linked donor: its notes, and its options.
 
 use super::check::Check;
 use super::donor::{OPTION_SIZE, OPTIONS_HEADER, read_options};
@@ -16,7 +16,7 @@ const VALUE: std::ops::Range<usize> = 32..40;
 const FLAGS: std::ops::Range<usize> = 56..60;
 
 /// Checks that the donor `linked`, which is loaded at `base`, has these texts as its notes (an allocator's, and string
-/// functions'), and that its options have the values that the first note says, or their own.
+/// functions'), and that its options have the values that the first note states, or their defaults.
 pub(super) fn check(graft: &Elf<'_>, linked: &Elf<'_>, base: u64, notes: [Option<&str>; 2]) -> Check {
     let mut complaints = Vec::new();
     for (subject, wanted) in [Subject::Malloc, Subject::Strings].into_iter().zip(notes) {
@@ -48,7 +48,7 @@ fn named<'e, 'a>(linked: &'e Elf<'a>, name: &[u8]) -> Option<&'e Section<'a>> {
     linked.sections.iter().find(|section| section.name == name)
 }
 
-/// The bytes of a section of the donor's in the graft.
+/// The bytes of one of the donor's sections in the graft.
 fn at<'a>(graft: &Elf<'a>, linked: &Elf<'_>, base: u64, section: &Section<'_>) -> Option<&'a [u8]> {
     let size = section.data?.len();
     let load = loads(linked).find(|load| {

@@ -12,14 +12,14 @@ pub(super) const ELF_HEADER: usize = 64;
 pub(super) const PROGRAM_HEADER: usize = 56;
 /// The bytes of a program header that hold the file offset, which `strip` may change.
 const FILE_OFFSET: Range<usize> = 8..16;
-/// Those that hold the sizes in the file and in memory.
+/// The bytes of a program header that hold the sizes in the file and in memory.
 const SIZES: Range<usize> = 32..48;
 
-/// Checks that the executable `graft` is `expected`, which was made from `stock`: the whole file, or, if it has been
-/// stripped since, everything that is loaded.
+/// Checks that the executable `graft` is `expected`, which was made from `stock`: the whole file, or, if it was
+/// stripped later, everything that is loaded.
 ///
 /// # Errors
-/// A file is no ELF file.
+/// A file is not an ELF file.
 pub fn same_image(graft: &[u8], expected: &[u8], stock: &[u8]) -> Result<Check, InspectError> {
     let name = "bytes";
     if graft == expected {
@@ -150,7 +150,7 @@ fn headers(elf: &Elf<'_>, right: &Elf<'_>, unused: &Range<u64>) -> Vec<String> {
         let kind = if segment.kind == PT_LOAD { "loads" } else { "is about" };
         complaints.push(format!("program header {index}, which {kind} {:#x}, is another", segment.address));
     }
-    // Loaded segments are compared by their bytes; the others lie within those bytes.
+    // Loaded segments are compared by their bytes; the others are within those bytes.
     let others = elf.segments.iter().zip(&right.segments).filter(|(found, _)| found.kind != PT_LOAD);
     let misplaced = others.filter(|(found, wanted)| {
         let load = loads(elf).find(|load| found.address.wrapping_sub(load.address) < load.memory && found.memory != 0);

@@ -1,4 +1,5 @@
-//! Reads a graft again: static checks of an archive and of an executable.
+//! Reads a graft again, with code that shares nothing with the crates that make grafts: static checks of an archive and
+//! of an executable.
 
 mod allocator;
 mod check;
@@ -39,7 +40,7 @@ use crate::error::InspectError;
 use crate::library::Library;
 use crate::note::Subject;
 
-/// How a donor got into an executable.
+/// The way in which a donor was put into an executable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     /// Functions of libc in it are redirected.
@@ -51,10 +52,11 @@ pub enum Way {
 }
 
 impl Way {
-    /// That of an executable, by the notes in it; redirected, where there is no other.
+    /// Returns the way in which an executable was grafted, by its notes; [`Way::Redirected`] if no note names a
+    /// different one.
     ///
     /// # Errors
-    /// It is no ELF file, or too damaged to be read.
+    /// It is not an ELF file, or too damaged to be read.
     pub fn of(graft: &[u8]) -> Result<Way, InspectError> {
         let elf = parse(graft)?;
         Ok(if needed::has_note(&elf) {
@@ -76,9 +78,9 @@ pub struct Comparison {
     pub differences: Vec<Difference>,
 }
 
-/// Checks a grafted archive, and compares it with the stock archive that it was made of.
+/// Checks a grafted archive, and compares it with the stock archive that it was made from.
 ///
-/// An archive that is no graft fails the check `note`; that is no error.
+/// An archive without a graft fails the check `note`, without an error.
 ///
 /// # Errors
 /// One of the archives cannot be read.
@@ -86,7 +88,7 @@ pub fn compare(graft: &[u8], stock: Option<&[u8]>) -> Result<Vec<Check>, Inspect
     explain(graft, stock).map(|comparison| comparison.checks)
 }
 
-/// Checks as [`compare`] does, and also returns every difference with its reason.
+/// Checks like [`compare`], and also returns every difference with its reason.
 ///
 /// # Errors
 /// As for [`compare`].

@@ -1,5 +1,5 @@
-//! Reads a dynamic program again that loads its donor as a shared object: that object comes first among the libraries
-//! that it needs, everything else of the program is what it was, and the object is the one that the program names.
+//! Verifies a dynamic program that loads its donor as a shared object: the object comes first among its needed
+//! libraries, everything else of the program is unchanged, and the object is the one that the program names.
 
 use super::check::{Check, parse};
 use super::file::check_dynamic;
@@ -20,13 +20,13 @@ const DT_STRSZ: u64 = 10;
 const PT_DYNAMIC: u32 = 2;
 const PT_PHDR: u32 = 6;
 
-/// What a program says of the shared object that it loads.
+/// A program's note on the shared object that it loads.
 pub(crate) struct Needed<'a> {
     /// The object's name, as the loader gets it.
     pub(crate) library: Vec<u8>,
     /// The object's SHA-256, in hexadecimal.
     pub(crate) sha256: String,
-    /// The text of the donor's note in it, with the NULs behind.
+    /// The text of the donor's note in it, with its trailing NULs.
     text: &'a [u8],
     /// The address where the new parts begin: the note's.
     start: u64,
@@ -56,12 +56,12 @@ impl<'a> Needed<'a> {
         Some(Ok(Needed { library, sha256, text: &description[40..], start }))
     }
 
-    /// What the donor's note says.
+    /// Parses the copy of the donor's note.
     pub(crate) fn note(&self) -> Result<GraftNote, String> {
         GraftNote::parse(self.text)
     }
 
-    /// Compares the file that the loader takes with the one that was meant.
+    /// Compares the file that the loader takes with the one that the program was grafted with.
     ///
     /// # Errors
     /// The difference.
@@ -88,7 +88,7 @@ pub(super) fn has_note(elf: &Elf<'_>) -> bool {
 /// changed.
 ///
 /// # Errors
-/// A file is no ELF file, or too damaged to be read.
+/// A file is not an ELF file, or too damaged to be read.
 pub fn needed(graft: &[u8], stock: Option<&[u8]>) -> Result<Vec<Check>, InspectError> {
     let (elf, stock) = (parse(graft)?, stock.map(parse).transpose()?);
     Ok(checks(&elf, stock.as_ref()))
@@ -108,8 +108,8 @@ fn checks(elf: &Elf<'_>, stock: Option<&Elf<'_>>) -> Vec<Check> {
     checks
 }
 
-/// Returns the checks of such a program as it was written: those of [`needed`], that it loads this shared object by
-/// this name, and that the file is otherwise stock's.
+/// Returns all checks of such a program before it was stripped or changed: those of [`needed`], that it loads this
+/// shared object by this name, and that the rest of the file is stock's.
 pub(super) fn complete(elf: &Elf<'_>, stock: &Elf<'_>, name: &[u8], library: &[u8]) -> Vec<Check> {
     let mut checks = checks(elf, Some(stock));
     if let Ok(needed) = found(elf) {
@@ -169,8 +169,8 @@ fn headers(graft: &Elf<'_>, stock: &Elf<'_>) -> Check {
     Check::new("headers", same, detail)
 }
 
-/// Checks that the dynamic section says the same as stock's behind the shared object's name, and that all names are
-/// where they were among its strings.
+/// Checks that the dynamic section has the same entries as stock's behind the shared object's name, and that all names
+/// keep their places among its strings.
 fn dynamic(graft: &Tables<'_, '_>, stock: &Tables<'_, '_>, needed: &Needed<'_>) -> Check {
     let mut complaints = Vec::new();
     let kept = |entries: &[(u64, u64)]| -> Vec<(u64, u64)> {

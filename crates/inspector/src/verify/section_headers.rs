@@ -101,9 +101,9 @@ fn headers<'a>(elf: &Elf<'a>) -> Option<Vec<Header<'a>>> {
         .collect()
 }
 
-/// Checks that the file ends with the section headers, that these are stock's but for what `expected` makes of one (by
-/// the headers now, stock's, and an index), and that those of the new parts are true. What lies behind the new parts,
-/// and between new sections, is in a section, or zeros.
+/// Checks the section headers at the end of the file. Stock's headers must be unchanged except for `expected` (called
+/// with all headers now, stock's, and an index), and the new parts' headers must be correct. Bytes behind the new
+/// parts, and between new sections, must be in a section, or zeros.
 pub(super) fn check(elf: &Elf<'_>, stock: &Elf<'_>, added: &Added, expected: Changes<'_>) -> Result<(), String> {
     let size = elf.bytes.data.len();
     if stock.sections.is_empty() {
@@ -145,11 +145,13 @@ pub(super) fn check(elf: &Elf<'_>, stock: &Elf<'_>, added: &Added, expected: Cha
     stray.map_or(Ok(()), |at| Err(format!("the byte at offset {at:#x} lies behind the new parts, in no section")))
 }
 
-/// What a kind of graft makes of stock's header with this index, by all headers now and all of stock's.
+/// Returns the header that a kind of graft makes of stock's header with this index. Takes all headers now, and all
+/// headers of stock.
 pub(super) type Changes<'c> = &'c dyn for<'a> Fn(&[Header<'a>], &[Header<'a>], usize) -> Header<'a>;
 
 impl<'a> Header<'a> {
-    /// Stock's header, where the graft has one storage for threads: stock's part of it is no longer in this section.
+    /// Stock's header after the graft has put all thread-local storage into one: this section no longer contains
+    /// stock's part.
     pub(super) fn without_storage(self) -> Header<'a> {
         match self.flags & SHF_TLS {
             0 => self,
@@ -162,8 +164,8 @@ impl<'a> Header<'a> {
     }
 }
 
-/// As a merge, or a name of a library, changes a header: a section whose content is written anew elsewhere gets
-/// another name, and means nothing.
+/// The header after a merge, or after a library's name was added: a section whose content was rewritten elsewhere gets
+/// a new name, and has no meaning.
 pub(super) fn of_dynamic<'a>(found: &[Header<'a>], wanted: &[Header<'a>], index: usize) -> Header<'a> {
     let (now, before) = (&found[index], wanted[index]);
     if now.name.strip_prefix(STOCK) == Some(before.name) {
@@ -183,8 +185,8 @@ fn is_grown(now: &Header<'_>, before: &Header<'_>) -> bool {
     is_table && now.offset > before.offset && now.size > before.size
 }
 
-/// Whether a table that is not loaded is where it was, or at the end of the file and begins as it did. In the first
-/// place it is compared with stock's elsewhere.
+/// Whether a table that is not loaded is where it was, or at the end of the file and begins as it did. A table at its
+/// old place is compared with stock's elsewhere.
 fn same_content(
     elf: &Elf<'_>,
     stock: &Elf<'_>,
@@ -217,7 +219,7 @@ fn are_dynamic(elf: &Elf<'_>, entries: &[u8], names: Option<&Section<'_>>) -> bo
         let name = c_string(names, words.u32(0)? as usize)?;
         let section = elf.sections.get(usize::from(words.u16(6)?))?;
         let place = (words.u64(8)?, words.u64(16)?);
-        // The public name may be a stub of the program's.
+        // The public name may denote one of the program's stubs.
         let own = [name.to_vec(), [ALIAS, name].concat()];
         let defined = own.iter().any(|name| match tables.found(name) {
             Ok(Some(symbol)) => symbol.section != 0 && (symbol.value, symbol.size) == place,
@@ -229,7 +231,7 @@ fn are_dynamic(elf: &Elf<'_>, entries: &[u8], names: Option<&Section<'_>>) -> bo
     entries.chunks(24).all(|entry| is_dynamic(entry) == Some(true))
 }
 
-/// Whether the header of a new section is true.
+/// Whether the header of a new section is correct.
 fn is_true(elf: &Elf<'_>, section: &Header<'_>, found: &[Header<'_>], start: u64) -> bool {
     let Some((_, kind, flags, entry)) = NEW.into_iter().find(|(name, ..)| *name == section.name) else { return false };
     let is_described = (section.kind, section.flags, section.entry) == (kind, flags | SHF_ALLOC, entry);
@@ -293,8 +295,8 @@ pub(super) fn range(offset: u64, length: usize) -> Option<Range<usize>> {
     Some(start..start.checked_add(length)?)
 }
 
-/// Checks the section of the program headers, which keeps tools that go by sections from overwriting them: that it
-/// covers them and counts as loaded. `None` if it is not there: GNU's tools leave it out.
+/// Checks the section of the program headers, which keeps tools that go by sections from overwriting them: it has to
+/// cover them, and to count as loaded. `None` if the section is missing: GNU's tools leave it out.
 pub(super) fn section_of_headers(elf: &Elf<'_>) -> Option<Result<(), String>> {
     let section = elf.sections.iter().find(|section| section.name == HEADERS)?;
     let table = (elf.bytes.word(32).unwrap_or(0), elf.segments.len() * PROGRAM_HEADER);

@@ -95,8 +95,7 @@ fn misplaced(graft: &Library<'_>, donors: &[&Part<'_>], stock: &Library<'_>, ali
     firsts.sort_unstable();
     let mut complaints = Vec::new();
     for (before, (first, donor)) in firsts.iter().enumerate() {
-        // Members of stock that were removed before it move it to the front; donors that were added before it move it
-        // to the back.
+        // Removed members before it move it towards the front; added donors before it move it towards the back.
         if first - alignment.removed.range(..first).count() + before != *donor {
             complaints.push(format!(
                 "the donor is member {}, and the first one that it replaces was {}",

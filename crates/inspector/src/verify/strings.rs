@@ -27,8 +27,8 @@ pub(super) fn checks(graft: &Library<'_>, stock: Option<&Library<'_>>) -> (Vec<C
     (checks, donor)
 }
 
-/// Checks that the functions are there, and that every name yields to another file's: zig's runtime libraries define
-/// some of them strongly, and a program may have its own.
+/// Checks that the functions are there, and that every name yields to a definition in a different file: zig's runtime
+/// libraries define some of them strongly, and a program may have its own.
 fn exports(graft: &Library<'_>, donor: &Donor) -> Check {
     let part = donor.part(graft);
     let optional = |name: &str| part.elf.arch == Arch::Aarch64 && STRINGS_OF_MUSL.contains(&name);

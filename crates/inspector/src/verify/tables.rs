@@ -17,7 +17,7 @@ const VERSYM: u64 = 0x6fff_fff0;
 const SHT_DYNSYM: u32 = 11;
 /// The size of a symbol, and of a relocation.
 const ENTRY: u64 = 24;
-/// The prefix of the donor's own name of a function whose public name leads to a stub of the program's.
+/// The prefix of the symbol for a donor's function whose public name already denotes a stub in the program.
 pub(super) const ALIAS: &[u8] = b"allograft.";
 /// The most entries of a chain that are followed.
 const MOST: u32 = 1 << 24;
@@ -110,7 +110,7 @@ impl<'e, 'a> Tables<'e, 'a> {
         self.raw_relocations()?.into_iter().map(relocation).collect()
     }
 
-    /// The entries of both tables of relocations, as they are in the file; `None` if a table is not in it.
+    /// The entries of both tables of relocations, as raw bytes; `None` if a table is not in it.
     fn raw_relocations(&self) -> Option<Vec<&'a [u8]>> {
         let mut found = Vec::new();
         for (at, size) in [(RELA, RELASZ), (JMPREL, PLTRELSZ)] {
@@ -144,7 +144,7 @@ impl<'e, 'a> Tables<'e, 'a> {
         places
     }
 
-    /// The first symbol of that name, as each hash table that there is finds it; an error if they disagree.
+    /// The first symbol of that name, as every existing hash table finds it; an error if they disagree.
     pub(super) fn found(&self, name: &[u8]) -> Result<Option<Symbol<'a>>, ()> {
         let gnu = self.value(GNU_HASH).map(|at| self.gnu_found(at, name));
         let sysv = self.value(HASH).map(|at| self.sysv_found(at, name));
@@ -216,13 +216,13 @@ impl<'e, 'a> Tables<'e, 'a> {
         numbers.into_iter().map_while(|number| self.symbol(number)).collect()
     }
 
-    /// The symbols that DT_GNU_HASH leaves out; those of DT_HASH are all.
+    /// The symbols that DT_GNU_HASH does not cover. DT_HASH covers all.
     pub(super) fn unhashed(&self) -> Vec<Symbol<'a>> {
         let first = self.value(GNU_HASH).and_then(|table| self.u32_at(table.checked_add(4)?)).unwrap_or(0);
         (1..first.min(MOST)).map_while(|number| self.symbol(number)).collect()
     }
 
-    /// All symbols but the first, which is none: as many as a hash table or a relocation needs, or the section has.
+    /// All symbols but the first, which is empty: as many as a hash table or a relocation needs, or the section has.
     pub(super) fn all(&self) -> Vec<Symbol<'a>> {
         let hashed = self.value(GNU_HASH).and_then(|table| self.gnu_numbers(table).last().copied()).unwrap_or(0);
         let chains = self.value(HASH).and_then(|table| self.u32_at(table.checked_add(4)?)).unwrap_or(0);

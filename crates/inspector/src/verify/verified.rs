@@ -70,7 +70,7 @@ impl Verified {
     }
 
     /// Verifies a dynamic program that a donor was merged into. `stock` is the program before, and `donor` the donor's
-    /// shared object as it was linked. `notes` are as in [`Verified::executable`]. Nothing is run.
+    /// shared object as linked. `notes` are as in [`Verified::executable`]. Nothing is run.
     ///
     /// # Errors
     /// The checks that failed.

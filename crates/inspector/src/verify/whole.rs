@@ -24,7 +24,7 @@ pub(super) fn index(graft: &Library<'_>) -> Check {
             continue;
         };
         indexed.insert((place, entry.symbol));
-        // Members that are no ELF files (bitcode) are not read.
+        // Members in other formats (bitcode) are not read.
         if exports.get(&place).is_some_and(|exports| !exports.contains(entry.symbol)) {
             let member = graft.archive.members[place].label();
             complaints.push(format!("member {member} does not define `{symbol}`, for which the index names it"));

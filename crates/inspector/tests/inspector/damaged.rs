@@ -13,7 +13,7 @@ const LONG: Duration = Duration::from_secs(20);
 
 fn look(bytes: &[u8], what: impl Fn() -> String) {
     let begin = fixtures::processor_time();
-    // What it says is of no interest here.
+    // The content of the report does not matter here.
     let _ = inspect(bytes);
     let took = fixtures::processor_time() - begin;
     assert!(took < LONG, "{} took {took:?}", what());
@@ -27,7 +27,7 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
         ("dynamic", programs::native(NORMAL, &["-O1"])),
         ("object", sample::donor(Arch::Aarch64, &Recipe::default())),
     ];
-    // What libc leaves to compilers is built with the conformance programs.
+    // Compiler support functions, which libc does not contain, are built with the conformance programs.
     if conformance::is_built_for(Arch::Aarch64) {
         let libc = fixtures::debian_musl(Arch::Aarch64).libc;
         samples.push(("arm", programs::musl_program(Arch::Aarch64, NORMAL, &libc, Mode::Static, true)));

@@ -1,4 +1,4 @@
-//! `inspect`: what is in archives, programs and libraries, stripped ones included.
+//! `inspect` on archives, programs and libraries, stripped ones included.
 
 use fixtures::sample::{self, Recipe};
 use inspector::{Arch as ReportArch, Hook, Kind, Libc, Link, Report, Source, Strings, Way, inspect};
@@ -30,7 +30,7 @@ fn stock_programs_are_known_with_and_without_symbols() {
                 let strings = if strip { Strings::Unknown } else { Strings::Stock };
                 assert_eq!((&report.language_allocator, report.strings), (&None, strings));
                 assert_eq!((&report.libc_allocator, report.graft.way), (&None, Way::Graft));
-                // It does not fork, so nothing has asked for the hook by name; mallocng's file has it all the same.
+                // It does not fork, so nothing refers to the hook by name; mallocng's file contains it anyway.
                 let hook = if strip { Hook::Unknown } else { Hook::Real };
                 assert_eq!((report.facts.malloc_atfork, report.facts.symbols), (hook, !strip));
                 assert_eq!(report.facts.thread_stack, Some(128 << 10));
@@ -64,7 +64,7 @@ fn oldmalloc_is_known_in_stripped_programs_where_its_malloc_is_strong() {
 
 #[test]
 fn grafted_programs_say_so_by_their_note() {
-    // What libc leaves to compilers is built with the conformance programs.
+    // Compiler support functions, which libc does not contain, are built with the conformance programs.
     for arch in fixtures::DEBIAN.into_iter().filter(|arch| conformance::is_built_for(*arch)) {
         let graft = sample::graft(arch, &Recipe { patience: Some(7), ..Recipe::default() });
         for mode in [Mode::Static, Mode::StaticPie] {

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use zigcc::{Arch, ZigTarget};
 
-/// Calls what a normal program calls.
+/// A program that calls common functions of libc.
 pub(crate) const NORMAL: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ int main(int count, char **words) {
 }
 "#;
 
-/// Brings its own allocator, and uses what makes libc bring its own too.
+/// Brings its own allocator, and calls functions that make libc bring its own too.
 pub(crate) const OWN_MALLOC: &str = r#"
 #include <locale.h>
 #include <stdlib.h>
@@ -105,7 +105,7 @@ pub(crate) fn musl_program(arch: Arch, source: &str, libc: &Path, mode: Mode, st
     let output = folder.path().join("program");
     let mut linker = fixtures::link::lld();
     linker.args(strip.then_some("-s"));
-    // What compilers call by themselves: libc asks for it too, on arm to divide.
+    // The compiler's support functions: libc needs them too, on arm to divide.
     let runtime = folder.path().join("runtime.a");
     fs::write(&runtime, conformance::runtime_library(arch)).unwrap();
     let way = fixtures::link::Static { libc, ..musl.link(mode == Mode::StaticPie) };

@@ -66,7 +66,7 @@ fn every_difference_from_stock_has_a_reason() {
     let context = of("__malloc_context");
     assert!(context.after.is_none() && context.why.unwrap().contains("inside"), "{context:?}");
     assert!(comparison.differences.iter().all(|one| one.why.is_some()));
-    // What stays is no difference.
+    // Functions that are still stock's do not differ.
     assert!(comparison.differences.iter().all(|one| one.symbol != "strlen"));
     let same = explain(&sample::graft(Arch::X86_64, &Recipe::default()), None).unwrap();
     assert!(same.differences.is_empty());

@@ -66,9 +66,9 @@ fn free_port() -> Result<u16, RunError> {
     port.map_err(|error| RunError::Server(format!("no port of this machine is to be had: {error}")))
 }
 
-/// Returns a socket bound to a free port. It never listens: a process that another thread starts at this moment holds a
-/// copy of it until its exec, and would be taken for the server. A server that sets SO_REUSEADDR can still bind the
-/// port.
+/// Returns a socket bound to a free port. It never listens: a process that a different thread starts at this moment
+/// holds a copy of it until its exec, and would be taken for the server. A server that sets SO_REUSEADDR can still bind
+/// the port.
 fn reserved() -> rustix::io::Result<(OwnedFd, u16)> {
     let socket = net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     net::sockopt::set_socket_reuseaddr(&socket, true)?;

@@ -1,6 +1,6 @@
 //! Runs under ptrace: measures memory when the program ends, and counts system calls.
 //!
-//! `ru_maxrss` would not do for memory: it is inherited over exec, so a small program reports the size of the process
+//! `ru_maxrss` is useless for memory: it is inherited over exec, so a small program reports the size of the process
 //! that started it. The kernel stops a traced process at its exit, when its memory is still there and its own maximum
 //! can be read.
 

@@ -87,8 +87,8 @@ fn stock_stays_where_nothing_is_better_by_what_counts() {
         arms.extend(others);
         recommend(&arms, &[], Objective::Balanced).unwrap()
     };
-    // One is certainly faster, but by too little; one by much, but perhaps by chance; one needs too much memory; of
-    // one the memory is unknown.
+    // One is certainly faster, but by too little; one by much, but perhaps by chance; one needs too much memory; one
+    // has unknown memory.
     for other in [
         arm("little", 0.98, 0.0001, Some(1.0)),
         arm("chance", 0.8, 0.2, Some(1.0)),
@@ -130,7 +130,7 @@ fn memory_may_grow_by_a_quarter_or_by_an_allowance() {
     let (large, quarter) = (400_000_000, 500_000_000);
     assert_eq!(take(&[Some(large), Some(quarter)]).0, "donor 1");
     assert_eq!(take(&[Some(large), Some(quarter + 1)]).0, "stock");
-    // Of two equally fast arms, the one that needs less memory. An arm with unknown memory is not chosen.
+    // Of two equally fast arms, the one that needs less memory is chosen. An arm with unknown memory is not chosen.
     assert_eq!(take(&[Some(stock), Some(stock * 4), Some(stock * 2), None]).0, "donor 2");
     for unknown in [&[Some(stock), None][..], &[None, Some(stock)], &[None, None]] {
         let (arm, reason) = take(unknown);
@@ -143,7 +143,7 @@ fn memory_may_grow_by_a_quarter_or_by_an_allowance() {
     assert!(kept.arm == "stock" && kept.reason.contains("nothing is faster than stock by 3 %"), "{}", kept.reason);
 }
 
-/// The first was once recommended for 4 % of time, of which nothing is known, and for nearly three times the memory.
+/// The first arm was once recommended: for 4 % of time, which may be noise, at nearly three times the memory.
 #[test]
 fn among_arms_that_cannot_be_told_apart_the_one_with_least_memory_is_taken() {
     let measured = |name: &str, interval: [f64; 3], memory: f64| ArmResult {

@@ -26,7 +26,7 @@ struct Quantity {
     stock: fn(&CaseArm) -> Option<String>,
     /// An arm's ratio to stock's.
     ratio: fn(&CaseArm, &CaseArm) -> Option<f64>,
-    /// The ratio with its interval, of a quantity that has one.
+    /// The ratio with its interval, for a quantity that has one.
     interval: Option<fn(&CaseArm) -> Option<Ratio>>,
     /// The cases that have it.
     cases: fn(&CaseResult) -> bool,
@@ -151,7 +151,7 @@ fn mean(cases: &[&CaseResult], quantity: &Quantity, arm: usize, base: usize) -> 
     Some((logs.iter().sum::<f64>() / logs.len() as f64).exp())
 }
 
-/// Returns, for each case with a wide interval of time, how wide and why. Nothing if there is none.
+/// Returns the width of each wide interval of time, with the reason. Empty without wide intervals.
 fn reasons(results: &Results, wide: f64) -> String {
     let mut text = String::new();
     for case in &results.cases {

@@ -138,7 +138,7 @@ impl<'s> Comparison<'s> {
         }
     }
 
-    /// Makes one more round, or says that there is no time for it.
+    /// Makes one more round, or records that there is no time for it.
     pub fn make_round(&mut self, until: Until, tools: &mut Tools<'_>) {
         if self.is_going() {
             self.end = until.end;
@@ -150,7 +150,7 @@ impl<'s> Comparison<'s> {
         self.rounds > 0 && !matches!(self.stopped, Stopped::Interrupted | Stopped::Failed)
     }
 
-    /// Returns what it needs to become precise. `None` if it is, or if it cannot go on.
+    /// Returns the rounds and the time that it needs to become precise. `None` if it is precise, or cannot go on.
     pub fn need(&mut self) -> Option<Need> {
         if !self.is_going() {
             return None;
@@ -197,8 +197,9 @@ impl<'s> Comparison<'s> {
         order
     }
 
-    /// Whether an arm is in the next round. Once there are enough rounds, only the first arm and those that are not yet
-    /// precise are. Like the rule that ends a comparison, this one looks at absolute values of log ratios only.
+    /// Whether an arm is in the next round. Once there are enough rounds, the round has only the first arm and the arms
+    /// that are not yet precise. Like the rule that ends a comparison, this one looks at absolute values of log ratios
+    /// only.
     fn is_wanted(&self, arm: usize) -> bool {
         if self.arms[arm].failure.is_some() {
             return false;
@@ -208,8 +209,8 @@ impl<'s> Comparison<'s> {
     }
 
     /// Runs every arm for the first time, the first one twice, and compares their output. The first run of each also
-    /// measures memory: under ptrace a program does the same, and a second run would add a third to the least time of a
-    /// comparison.
+    /// measures memory: under ptrace a program behaves the same, and a second run would add a third to the least time
+    /// of a comparison.
     fn check(&mut self, tools: &mut Tools<'_>) -> Result<(), SessionError> {
         let first = self.check_first(tools)?;
         self.expected = Some(first);
@@ -238,8 +239,8 @@ impl<'s> Comparison<'s> {
         Ok(())
     }
 
-    /// Runs the first arm. Its exit code, whatever it is, must be repeated by every run: linters end with a code other
-    /// than 0 when they find something. Only a program that a signal ends has failed.
+    /// Runs the first arm. Every run must repeat its exit code, whatever it is: linters end with a code other than 0
+    /// when they find something. Only a program that a signal ends has failed.
     fn check_first(&mut self, tools: &mut Tools<'_>) -> Result<End, SessionError> {
         (tools.observer)(Progress::Checking(self.name(0)));
         let traced = self.memory_run(0, tools);
@@ -296,7 +297,7 @@ impl<'s> Comparison<'s> {
         match tools.executor.memory(&self.case.arms[arm].invocation, limit) {
             Ok(traced) => return Some(traced),
             Err(RunError::Interrupted) => {}
-            // The budget is spent, or a plain run will report the same.
+            // The budget is spent, or a plain run will report the same failure.
             Err(RunError::TimeOut(_)) if cut => {}
             Err(error @ (RunError::TimeOut(_) | RunError::Server(_))) if arm != 0 => {
                 self.arms[arm].failure = Some(error.to_string()).filter(|_| !(tools.interrupted)());
@@ -343,7 +344,7 @@ impl<'s> Comparison<'s> {
         self.expected.as_ref().is_none_or(|expected| expected.status == status)
     }
 
-    /// Returns how the end of a run differs from the first arm's. `None` if they are equal.
+    /// Returns the difference between the end of a run and the first arm's. `None` if they are equal.
     fn difference(&self, arm: usize, end: &End) -> Option<String> {
         let expected = self.expected.as_ref()?;
         if !self.is_expected(end.status) {
@@ -380,14 +381,14 @@ impl<'s> Comparison<'s> {
                         self.arms[arm].memory.push(memory);
                     }
                     Err(RunError::Interrupted) => return,
-                    // There is one already. The rounds will show whether the arm still works.
+                    // There is a memory figure already. The rounds will show whether the arm still works.
                     Ok(_) | Err(_) => {}
                 }
             }
         }
     }
 
-    /// Counts system calls. Each costs a stop: of programs with millions, only the first part is counted.
+    /// Counts system calls. Each costs a stop, so only the first part of programs with millions of calls is counted.
     fn calls(&mut self, aim: Duration, tools: &mut Tools<'_>) {
         if !self.plan.count_calls {
             return;
@@ -438,7 +439,7 @@ impl<'s> Comparison<'s> {
         (self.rounds >= self.plan.least_rounds && is_precise()).then_some(Stopped::Narrow)
     }
 
-    /// Makes one more round. Returns the reason if there is none, or if it was the last one.
+    /// Makes one more round. Returns the reason to end, if no round was made, or if it was the last.
     fn one_round(&mut self, aim: Duration, tools: &mut Tools<'_>) -> Option<Stopped> {
         if let Some(stopped) = self.enough() {
             return Some(stopped);

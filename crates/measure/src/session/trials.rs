@@ -224,7 +224,7 @@ fn the_order_is_random_within_rounds() {
             assert_eq!(session.arms[*arm].runs[round].position, position);
         }
     }
-    // The seed determines the order; another seed gives another order.
+    // The seed determines the order; a different seed gives a different order.
     let order = |seed: u64| {
         let mut mock = Mock::new(&[0.1; 4], Noise::default(), 1);
         run(&mut mock, &Plan { seed, ..exact.clone() }).unwrap();
@@ -286,7 +286,7 @@ fn precise_arms_leave_the_rounds_to_the_others() {
     assert!(runs[1] < 15 && runs[0] == runs[2] && runs[2] > 60, "{runs:?}");
     assert_eq!(session.stopped, Stopped::Narrow);
     assert!((0.27..0.33).contains(&ratio(&session, 1).value));
-    // Where each figure has to be precise, the large difference takes as many.
+    // Where each figure has to be precise, the large difference takes as many rounds.
     let strict = Plan { of_the_difference: 0.0, ..plan(11) };
     let session = run(&mut Mock::new(&[1.0, 0.3, 1.0], noise, 11), &strict).unwrap();
     assert!(session.arms[1].runs.len() > 60 && ratio(&session, 1).is_within(0.015));
@@ -297,7 +297,7 @@ fn a_shared_budget_goes_where_it_makes_most_figures_precise() {
     let seconds = Duration::from_secs;
     let need =
         |is_basic, spent, left| Some(Need { is_basic, spent: seconds(spent), next: seconds(1), left: seconds(left) });
-    // The least number of rounds comes first, in turn; then what is soon done.
+    // The least number of rounds comes first, in turn; then the comparison that is soon done.
     assert_eq!(neediest(&[need(false, 1, 1), need(true, 9, 9), need(true, 5, 90), None]), Some(2));
     assert_eq!(neediest(&[need(false, 1, 50), None, need(false, 90, 20)]), Some(2));
     assert_eq!(neediest(&[None, None]), None);
@@ -351,7 +351,7 @@ fn a_first_arm_that_fails_is_an_error() {
     assert_eq!(error.to_string(), "arm 0 ends with signal 11");
 }
 
-/// A linter that finds something ends with 1, which is no failure.
+/// A linter that finds something ends with 1, which is not a failure.
 #[test]
 fn the_exit_code_of_the_first_arm_is_what_all_repeat() {
     let ended = |codes: &[(usize, &[i32])]| {
@@ -362,7 +362,7 @@ fn the_exit_code_of_the_first_arm_is_what_all_repeat() {
     let session = ended(&[(0, &[3]), (1, &[3])]).unwrap();
     assert!(session.arms.iter().all(|arm| arm.failure.is_none() && arm.runs.len() >= 10 && arm.memory.len() == 3));
     assert_eq!(session.end.map(|end| end.status), Some(Status::Exit(3)));
-    // Another arm ends differently: from the start, and later.
+    // A later arm ends differently: from the start, or only after some rounds.
     for codes in [&[(0, &[3][..]), (1, &[0])][..], &[(0, &[3]), (1, &[3, 3, 3, 3, 3, 0])]] {
         let session = ended(codes).unwrap();
         assert_eq!(session.arms[1].failure.as_deref(), Some("ends with exit code 0, not with exit code 3 as arm 0"));

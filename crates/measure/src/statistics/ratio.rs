@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::signed_rank;
 
-/// A ratio of two arms, paired by round. A round in which the machine was slow for both weighs no more than another.
+/// A ratio of two arms, paired by round. A round in which the machine was slow for both weighs as much as any other.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Ratio {
     /// The estimate; below 1 is less (time, memory) than the other arm.
@@ -27,7 +27,7 @@ pub enum Method {
     SignedRank,
     /// Student's t on log ratios: for 2 to 5 rounds, too few for the signed-rank test to reject anything at 5 %.
     StudentT,
-    /// The geometric mean of several ratios, their intervals combined as those of independent figures.
+    /// The geometric mean of several ratios, with their intervals combined like independent figures.
     Combined,
     /// A single pair: no interval, no test.
     SinglePair,

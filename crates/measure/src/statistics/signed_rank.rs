@@ -1,8 +1,8 @@
 //! Wilcoxon's signed-rank test, and the interval that goes with it.
 //!
 //! Why this test: under the hypothesis that two arms are the same program, exchanging them within a round changes
-//! nothing, so the log ratio of a round is symmetric about 0 whatever the machine's noise looks like. That is all that
-//! the test supposes. Why it survives stopping early is said in `stopping`.
+//! nothing, so the log ratio of a round is symmetric about 0 whatever the machine's noise looks like. The test supposes
+//! nothing else. `stopping` explains why it survives stopping early.
 
 /// Up to this number of rounds the distribution is computed exactly. Beyond, the normal one is used, which agrees to
 /// three digits.
@@ -64,8 +64,8 @@ fn ways(ranks: &[usize]) -> Vec<f64> {
     ways
 }
 
-/// Returns the same by the normal distribution, corrected for continuity. The variance is a sum of squares, so it
-/// accounts for shared ranks.
+/// Returns this probability by the normal distribution, corrected for continuity. The variance is a sum of squares, so
+/// it accounts for shared ranks.
 fn normal_tail(ranks: &[usize], most: usize) -> f64 {
     let mean = ranks.iter().sum::<usize>() as f64 / 2.0;
     let variance: f64 = ranks.iter().map(|rank| (*rank as f64).powi(2) / 4.0).sum();
@@ -89,7 +89,7 @@ pub(super) fn estimate(differences: &[f64]) -> Option<(f64, Option<(f64, f64)>)>
     Some((super::quantile(&averages, 0.5), interval))
 }
 
-/// Returns how many Walsh averages lie outside the interval at either end.
+/// Returns the number of Walsh averages outside the interval at either end.
 fn left_out(rounds: usize) -> Option<usize> {
     if rounds < 6 {
         return None;
@@ -105,7 +105,7 @@ fn left_out(rounds: usize) -> Option<usize> {
     let mut tail = 0.0;
     for (sum, ways) in ways(&ranks).iter().enumerate() {
         tail += ways / all;
-        // `sum` is the first that may not be left out. As many averages lie below it.
+        // `sum` is the first rank sum that may not be left out. As many averages are below the interval.
         if tail > 0.025 {
             return Some(sum.saturating_sub(1));
         }
@@ -139,7 +139,7 @@ mod tests {
         assert!((p_value(&depression) - 0.039_062_5).abs() < 1e-9, "{}", p_value(&depression));
         assert_eq!(p_value(&[0.0, 0.0]), 1.0);
         assert_eq!(p_value(&[]), 1.0);
-        // Two equal values with opposite signs are no evidence.
+        // Two equal values with opposite signs cancel out.
         assert_eq!(p_value(&[1.0, -1.0]), 1.0);
     }
 

@@ -49,8 +49,8 @@ impl Sampler {
         }
     }
 
-    /// The recorded processes that still run, and are not others that got their numbers. The program is one of them
-    /// even if it could not be recorded; nothing else gets its number before it is reaped.
+    /// The recorded processes that still run. Processes that got a recorded number later are left out. The program is
+    /// one of them even if it could not be recorded; nothing else gets its number before it is reaped.
     fn running(&self) -> impl Iterator<Item = i32> {
         let recorded = self.processes.iter().filter_map(|(pid, process)| {
             let stat = proc::stat(*pid, None).filter(proc::Stat::is_alive)?;

@@ -1,4 +1,4 @@
-//! Removes members from an archive and inserts one. All bytes except the symbol index stay as they were.
+//! Removes members from an archive and inserts one. All bytes except the symbol index stay the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,11 +17,11 @@ pub struct Insert<'a> {
 }
 
 impl<'a> Insert<'a> {
-    /// Inserts `data` as `name` before the member that now has the ordinal `before`, or at the end if no member has it.
-    /// `symbols` are the symbols that the index lists for it, in this order.
+    /// Inserts `data` as `name` before the member whose ordinal is `before` now, or at the end if no member has that
+    /// ordinal. The index lists `symbols` for it, in this order.
     ///
     /// # Errors
-    /// The name would need the name table, which stays as it is; or the size takes more than ten digits.
+    /// The name would need the name table, which stays unchanged; or the size takes more than ten digits.
     pub fn new(before: usize, name: &str, data: &'a [u8], symbols: Vec<&'a [u8]>) -> Result<Self, ArchiveError> {
         let unfit = |found: String| ArchiveError::Name { name: printable(name.as_bytes()), found };
         if name.is_empty() || name.len() > 15 {
@@ -57,16 +57,16 @@ impl<'a> Insert<'a> {
 impl Archive<'_> {
     /// Returns the archive without the members in `removed`, and with `insert`. All other members keep header, content
     /// and order, byte for byte, and so does the name table. The index keeps its entries in their order, except those
-    /// of removed members; the inserted member's entries stand where the member stands. An archive without an index
-    /// gets none. An index of 32-bit offsets that cannot reach all members becomes one of 64-bit offsets.
+    /// of removed members; the inserted member's entries are at the member's place. An archive without an index gets
+    /// none. An index of 32-bit offsets that cannot reach all members becomes one of 64-bit offsets.
     pub fn edit(&self, removed: &BTreeSet<usize>, insert: Option<&Insert<'_>>) -> Vec<u8> {
         self.edit_reaching(u64::from(u32::MAX), removed, insert)
     }
 
     /// Like [`Archive::edit`]. `reach` is the greatest offset that 32 bits take.
     fn edit_reaching(&self, reach: u64, removed: &BTreeSet<usize>, insert: Option<&Insert<'_>>) -> Vec<u8> {
-        // The members, which begin at an even offset, and where each has its header among them: by the ordinal that it
-        // had, or `None` for the inserted one.
+        // The members, which begin at an even offset, and the place of each header among them, by the member's old
+        // ordinal, or `None` for the inserted member.
         let mut members = Vec::with_capacity(self.bytes.len());
         let mut starts = BTreeMap::new();
         let mut start = |members: &mut Vec<u8>, ordinal| {
@@ -146,7 +146,7 @@ mod tests {
         record(field, &data.len().to_string(), data)
     }
 
-    /// A header that gives the size so, and what follows it.
+    /// A header with this text for the size, and the bytes behind it.
     fn record(field: &str, size: &str, rest: &[u8]) -> Vec<u8> {
         let mut out = format!("{field:<16}{:<32}{size:<10}`\n", 0).into_bytes();
         out.extend_from_slice(rest);

@@ -11,7 +11,7 @@ pub enum ArchiveError {
         /// The first bytes, quoted.
         found: String,
     },
-    /// GNU's `!<thin>`: the members are files elsewhere.
+    /// GNU's `!<thin>`: the members are separate files.
     #[error("a thin archive: it holds no members, only the names of their files")]
     Thin,
     /// BSD's form, which macOS uses.
@@ -48,7 +48,7 @@ pub enum ArchiveError {
     },
 }
 
-/// A place in an archive, as far as it is known.
+/// A place in an archive, with the parts that are known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Place {
     /// In bytes from the start.
@@ -106,7 +106,7 @@ pub enum Fault {
         /// The name's field, quoted.
         found: String,
     },
-    /// A reference lies outside the name table, or there is no name table.
+    /// A reference is outside the name table, or there is no name table.
     #[error("the name is at {reference} of the name table, which has {size} bytes")]
     NameOutside {
         /// Offset into the name table.

@@ -37,7 +37,7 @@ impl Width {
 pub(super) enum Padding<'a> {
     /// NUL bytes up to a multiple of this, counted as content.
     Inside(usize),
-    /// Something else, or nothing: kept as it is.
+    /// Something else, or nothing: kept unchanged.
     Kept(&'a [u8]),
 }
 
@@ -73,7 +73,7 @@ pub(super) struct Index<'a> {
     /// Ordinal and symbol, in the order of the index.
     pub(super) entries: Vec<(usize, &'a [u8])>,
     padding: Padding<'a>,
-    /// What follows content of odd size; `None` where the archive ends without it.
+    /// The byte behind content of odd size; `None` if the archive ends without it.
     pad: Option<u8>,
 }
 
@@ -121,7 +121,7 @@ impl<'a> Index<'a> {
         out.extend_from_slice(&self.header[16..48]);
         let (size, field) = (used + tail.len(), &self.header[48..58]);
         match decimal(field) {
-            // Another writer's form of the same number.
+            // A writer's different spelling of this number.
             Some(was) if was == size as u64 => out.extend_from_slice(field),
             _ => out.extend_from_slice(format!("{size:<10}").as_bytes()),
         }

@@ -24,7 +24,7 @@ pub struct Archive<'a> {
     bytes: &'a [u8],
     members: Vec<Member<'a>>,
     index: Option<Index<'a>>,
-    /// The name table with header and padding; empty where there is none.
+    /// The name table with header and padding; empty if the archive has no such table.
     name_table: &'a [u8],
 }
 
@@ -84,12 +84,12 @@ impl<'a> Archive<'a> {
         &self.members
     }
 
-    /// The member with this ordinal; `None` if there is none.
+    /// The member with this ordinal; `None` if no member has it.
     pub fn member(&self, ordinal: usize) -> Option<&Member<'a>> {
         self.members.get(ordinal.checked_sub(1)?)
     }
 
-    /// The symbol index as pairs of ordinal and symbol, in its order; empty if there is none.
+    /// The symbol index as pairs of ordinal and symbol, in its order; empty without an index.
     pub fn indexed(&self) -> impl Iterator<Item = (usize, &'a [u8])> + '_ {
         self.index.iter().flat_map(|index| index.entries.iter().copied())
     }

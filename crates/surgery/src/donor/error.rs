@@ -10,7 +10,7 @@ pub enum DonorError {
     /// The object is empty.
     #[error("the donor's object is empty")]
     Empty,
-    /// Not an object, or one of another architecture.
+    /// Not an object, or one for a different architecture.
     #[error("the donor's object: {0}")]
     Object(#[from] ObjectError),
     /// A section is missing, or occurs twice.
@@ -21,10 +21,10 @@ pub enum DonorError {
     SectionCount {
         /// The section.
         name: &'static str,
-        /// How many there are. 2 stands for more than one.
+        /// Their number; 2 means more than one.
         found: usize,
     },
-    /// The note's section has another type, or is not loaded.
+    /// The note's section has a different type, or is not loaded.
     #[error(
         "the donor's note section has type {kind} and flags {flags:#x}, expected type 7 (note) and flag 0x2 (allocated)"
     )]

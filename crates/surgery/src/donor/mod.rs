@@ -93,7 +93,7 @@ impl<'a> DonorObject<'a> {
         Ok(DonorObject { bytes, kind, arch, note: Note::parse(&section.data[within])?, description, options, table })
     }
 
-    /// What the donor replaces: the allocator or the string functions.
+    /// The kind of functions that the donor replaces: the allocator or the string functions.
     pub fn kind(&self) -> DonorKind {
         self.kind
     }
@@ -113,7 +113,7 @@ impl<'a> DonorObject<'a> {
         self.options.clone()
     }
 
-    /// SHA-256 of the object, with the note's description and the options taken as zero. It is the same for every
+    /// SHA-256 of the object, with zeros in place of the note's description and the options. It is the same for every
     /// choice of options.
     pub fn checksum(&self) -> [u8; 32] {
         let mut zeroed = [self.description.clone(), self.table.clone()];
@@ -157,7 +157,7 @@ impl<'a> DonorObject<'a> {
     }
 }
 
-/// Returns the text of a note, as it stands in a donor.
+/// Returns the text of a note, as written into a donor.
 ///
 /// # Errors
 /// As [`Note::encode`].

@@ -76,7 +76,7 @@ pub(super) fn donor_complete(removal: &RemovalSet<'_, '_>, note: &Note) -> Resul
         return strong.map_or(Ok(()), |symbol| Err(Refusal::Strong { donor: donor(), symbol: printable(symbol.name) }));
     }
     let hook = FORK_HOOK;
-    // libc's own stand-in hides that the hook is missing, until a child waits for a lock that no thread holds.
+    // libc's own default would hide the missing hook, until a child waits for a lock that no thread holds.
     if !donated.provides(hook.as_bytes()) && table.id(hook.as_bytes()).is_some() {
         return Err(Refusal::DonorLacks { donor: donor(), symbol: hook.to_owned() });
     }

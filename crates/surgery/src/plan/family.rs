@@ -41,7 +41,7 @@ pub(super) fn makes_a_seed(name: &[u8], weak: bool) -> bool {
     among(&PUBLIC, name) || among(&BESIDE_MUSL, name) || is_internal(name) || (!weak && name == FORK_HOOK.as_bytes())
 }
 
-/// Whether the symbol belongs to the allocator, whichever member defines it.
+/// Whether the symbol belongs to the allocator, regardless of the member that defines it.
 pub(super) fn is_family(name: &[u8]) -> bool {
     among(&PUBLIC, name) || among(&BESIDE_MUSL, name) || is_internal(name) || is_inside(name)
 }
@@ -51,7 +51,7 @@ pub(super) fn is_inside(name: &[u8]) -> bool {
     name == IMPLEMENTATION.as_bytes() || among(&INSIDES, name) || among(&HOOKS, name)
 }
 
-/// Whether a weak definition without effect may stand in for the symbol.
+/// Whether a weak definition without effect may take the symbol's place.
 pub(super) fn is_hook(name: &[u8]) -> bool {
     among(&HOOKS, name)
 }
@@ -71,8 +71,8 @@ pub(super) fn is_beside_malloc(name: &[u8]) -> bool {
         || OPERATORS.iter().any(|operator| name.starts_with(operator.as_bytes()))
 }
 
-/// Functions that grafts made by hand take out of a libc, because mimalloc's object brings a function of that name or
-/// once did. (swiftlang/swift-docker: `swift-ci/sdks/static-linux/scripts/build.sh`.)
+/// Functions that manual grafts remove from a libc, because mimalloc's object defines a function of that name, or once
+/// did. (swiftlang/swift-docker: `swift-ci/sdks/static-linux/scripts/build.sh`.)
 pub(super) const USUAL_LOSSES: [&str; 3] = ["strdup", "strndup", "wcsdup"];
 
 /// Symbols that only a compiler's runtime library defines.

@@ -1,6 +1,7 @@
 //! The plan of a graft: the members of an archive to remove and the donor to insert, or a refusal.
 //!
-//! Members are chosen by the symbols that they define and by who refers to them. Their names play no part.
+//! Members are chosen by the symbols that they define and by the members that refer to them. Their names play no part:
+//! they differ between releases and builds of musl.
 
 mod checks;
 mod donated;
@@ -27,7 +28,7 @@ use removal_set::RemovalSet;
 use survey::Machines;
 use symbol_table::SymbolTable;
 
-/// What a plan does to an archive.
+/// The kind of change that a plan makes to an archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlanKind {
     /// Removes the archive's own allocator, or its string functions.
@@ -37,7 +38,7 @@ pub enum PlanKind {
         /// The note of the earlier graft's donor.
         previous: Note,
     },
-    /// Changes nothing: the archive carries this very donor.
+    /// Changes nothing: the archive already carries this donor.
     Unchanged,
 }
 
@@ -48,7 +49,7 @@ pub enum Reason {
     Allocator,
     /// It defines a string function that the donor brings.
     Strings,
-    /// It defines only internals of the allocator, and refers to others of them.
+    /// It defines only internals of the allocator, and refers to other internals.
     Inside,
     /// Only removed members refer to it.
     Orphan,
@@ -59,7 +60,7 @@ pub enum Reason {
 /// A member to remove.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemovedMember {
-    /// Its ordinal in the archive as it is.
+    /// Its ordinal in the archive before the graft.
     pub ordinal: usize,
     /// Its name, for reading only.
     pub name: String,
@@ -67,7 +68,7 @@ pub struct RemovedMember {
     pub size: usize,
     /// The symbols that it shares, in the order of its table.
     pub defines: Vec<String>,
-    /// Why it is removed.
+    /// The reason to remove it.
     pub reason: Reason,
 }
 
@@ -78,11 +79,11 @@ pub struct Plan {
     pub donor_kind: DonorKind,
     /// The archive's architecture.
     pub arch: Arch,
-    /// What the plan does.
+    /// The kind of change.
     pub kind: PlanKind,
     /// The members to remove, in their order; empty if nothing is done.
     pub removed: Vec<RemovedMember>,
-    /// The donor is inserted before the member with this ordinal in the archive as it is: the first that is removed.
+    /// The ordinal, before the graft, of the member before which the donor is inserted: the first removed member.
     pub insert_before: usize,
     /// The donor's note, options filled in.
     pub donor: Note,
@@ -223,7 +224,7 @@ impl Plan {
         if self.kind == PlanKind::Unchanged || ordinal < self.insert_before {
             return Some(ordinal);
         }
-        // First without the donor. Then every removed member that stood before moves the ordinal on by one.
+        // First take the donor out. Then each removed member at or before the ordinal moves it on by one.
         let kept = ordinal.checked_sub(1).filter(|kept| *kept >= self.insert_before)?;
         Some(self.removed.iter().fold(kept, |origin, member| origin + usize::from(member.ordinal <= origin)))
     }

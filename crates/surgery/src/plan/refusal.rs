@@ -1,4 +1,4 @@
-//! Why an archive must not be grafted, and what to do instead.
+//! The reasons why an archive must not be grafted, each with a remedy.
 
 use format::{Arch, DonorKind, OptionsError};
 
@@ -21,7 +21,7 @@ pub enum Refusal {
         /// Symbols that were found.
         found: String,
     },
-    /// A musl without an allocator, as zig 0.16 has it.
+    /// A musl without an allocator, like zig 0.16's.
     #[error("this libc.a has no allocator: no member defines `{symbol}`")]
     NoAllocator {
         /// The missing symbol.
@@ -70,7 +70,7 @@ pub enum Refusal {
         /// The archive's machine.
         found: String,
     },
-    /// The donor is for another machine.
+    /// The donor is for a different machine.
     #[error("the donor is for {donor}, expected {archive} as the archive is")]
     DonorArch {
         /// The donor's architecture.
@@ -142,8 +142,8 @@ pub enum Refusal {
         /// The member that defines it.
         definer: MemberId,
     },
-    /// A member that stays would fall back to its weak stand-in for a part of the allocator, and the linker would not
-    /// report it.
+    /// A member that stays would fall back to its own weak definition of a part of the allocator, and the linker would
+    /// not report it.
     #[error(
         "{member} has a weak stand-in for `{symbol}`, which {} {definer} defines and the donor does not",
         possessive(*kind)
@@ -151,7 +151,7 @@ pub enum Refusal {
     UnknownHook {
         /// The kind of functions that are replaced.
         kind: DonorKind,
-        /// The member with the stand-in.
+        /// The member with the weak definition.
         member: MemberId,
         /// The symbol.
         symbol: String,
@@ -291,7 +291,7 @@ pub enum Remedy {
     ListArchitectures,
     /// Look up the options of the donor.
     ListOptions,
-    /// The donor's build is at fault: take another donor.
+    /// The donor's build is at fault: take a different donor.
     AnotherDonor,
     /// Undo the earlier graft, or get the archive again.
     TakeGraftBack,

@@ -1,4 +1,4 @@
-//! The removal set: the members that define what the donor replaces, and those that only they need.
+//! The removal set: the members that define replaced functions, and the members that only they need.
 
 use foldhash::HashSet;
 use format::{DonorKind, printable};
@@ -38,8 +38,8 @@ impl<'c, 'a> RemovalSet<'c, 'a> {
         self.removes_foreign = true;
     }
 
-    /// Whether the symbol may be lost with another allocator: it is only for programs that call that allocator by its
-    /// own names.
+    /// Whether the symbol may be lost with a foreign allocator: only programs that call that allocator by its own names
+    /// use it.
     pub(super) fn may_be_lost(&self, symbol: &[u8]) -> bool {
         self.removes_foreign && !family::is_beside_malloc(symbol)
     }
@@ -78,7 +78,7 @@ impl<'c, 'a> RemovalSet<'c, 'a> {
     }
 
     /// Whether a member may stay although it defines this symbol, weakly or not, and so does the donor. Allowed are
-    /// weak stand-ins for an allocator's hook, and the string functions of a compiler's runtime library.
+    /// weak defaults of an allocator's hook, and the string functions of a compiler's runtime library.
     pub(super) fn may_double(&self, position: usize, symbol: &[u8], weak: bool) -> bool {
         match self.kind {
             DonorKind::Malloc => weak && family::is_hook(symbol),
@@ -86,23 +86,23 @@ impl<'c, 'a> RemovalSet<'c, 'a> {
         }
     }
 
-    /// Whether a member is part of a compiler's runtime library that lies in the archive. Its memcpy is weak, and for
-    /// programs without libc.
+    /// Whether a member is part of a compiler's runtime library in the archive. Its memcpy is weak, and for programs
+    /// without libc.
     fn is_of_runtime(&self, position: usize) -> bool {
         let defines = &self.table.entries[position].defines;
         let mut doubled = defines.iter().filter(|symbol| self.donated.provides(symbol.name));
         defines.iter().any(|symbol| family::is_of_runtime(symbol.name)) && doubled.all(|symbol| symbol.weak)
     }
 
-    /// Whether the symbol is in the namespace `std`, and another allocator brought its own definition of it. The C++
-    /// library of the same link defines it for every program that refers to it, as the operators do to
-    /// `std::get_new_handler`. (Itanium C++ ABI, 5.1.4.)
+    /// Whether the symbol is in the namespace `std`, and a foreign allocator brought its own definition of it. The C++
+    /// library defines it for every program that refers to it; the operators refer to `std::get_new_handler`. (Itanium
+    /// C++ ABI, 5.1.4.)
     pub(super) fn is_of_cxx(&self, symbol: &[u8]) -> bool {
         self.removes_foreign && symbol.starts_with(b"_ZSt")
     }
 
-    /// Whether a symbol that another allocator defined strongly may be weak after the graft. C++'s operators may, since
-    /// programs replace them.
+    /// Whether a symbol that a foreign allocator defined strongly may be weak after the graft. C++'s operators may,
+    /// since programs replace them.
     pub(super) fn may_become_weak(&self, symbol: &[u8]) -> bool {
         self.removes_foreign && family::is_beside_malloc(symbol)
     }
@@ -116,7 +116,7 @@ impl<'c, 'a> RemovalSet<'c, 'a> {
         self.reasons[position].is_some()
     }
 
-    /// Whether a member that defines this symbol is part of what the donor replaces.
+    /// Whether a member that defines this symbol is to be replaced.
     fn makes_a_seed(&self, name: &[u8]) -> bool {
         match self.kind {
             DonorKind::Malloc => family::makes_a_seed(name, true),
@@ -124,7 +124,7 @@ impl<'c, 'a> RemovalSet<'c, 'a> {
         }
     }
 
-    /// Whether the symbol belongs to what the donor replaces, whichever member defines it.
+    /// Whether the symbol belongs to the replaced functions, regardless of the member that defines it.
     fn is_family(&self, name: &[u8]) -> bool {
         match self.kind {
             DonorKind::Malloc => family::is_family(name),
@@ -160,7 +160,7 @@ impl<'c, 'a> RemovalSet<'c, 'a> {
         Err(Refusal::ForeignAllocator { member, symbol, allocator, lost })
     }
 
-    /// Refuses to remove another allocator if that loses symbols that callers outside of it may need.
+    /// Refuses to remove a foreign allocator if that loses symbols that its callers may need.
     fn all_kept(&self, position: usize, defines: &[Definition<'_>]) -> Result<(), Refusal> {
         let elsewhere =
             |symbol: &Definition<'_>| self.table.definers(symbol.id).iter().any(|(definer, _)| *definer != position);
@@ -223,7 +223,7 @@ impl<'c, 'a> RemovalSet<'c, 'a> {
         !self.donated.needs(symbol.name) && self.staying_referrers(symbol.id).all(|referrer| referrer == position)
     }
 
-    /// Whether every symbol of a member belongs to what is replaced.
+    /// Whether every symbol of a member belongs to the replaced functions.
     fn is_inside(&self, position: usize) -> bool {
         let defines = &self.table.entries[position].defines;
         !defines.is_empty()
@@ -234,8 +234,8 @@ impl<'c, 'a> RemovalSet<'c, 'a> {
             })
     }
 
-    /// Whether only removed members need a member. A member is not an orphan if it defines a symbol that another member
-    /// has a weak stand-in for: it may be needed without a reference to it.
+    /// Whether only removed members need a member. A member is not an orphan if it defines a symbol of which a
+    /// different member has a weak default: then it may be needed without a reference.
     fn is_orphan(&self, position: usize) -> bool {
         let defines = &self.table.entries[position].defines;
         !defines.is_empty()

@@ -1,4 +1,4 @@
-//! Restores, from stock archives, the functions that a `libc.a` with another allocator has lost.
+//! Restores, from stock archives, the functions that a `libc.a` with a foreign allocator has lost.
 
 use std::collections::BTreeSet;
 
@@ -39,7 +39,7 @@ pub fn foreign_allocator(archive: &Archive<'_>) -> Option<&'static str> {
     foreign_member(&table).map(|(_, allocator)| allocator)
 }
 
-/// The position and the allocator of the member that is another allocator.
+/// The position and the name of the foreign allocator's member.
 fn foreign_member(table: &SymbolTable<'_>) -> Option<(usize, &'static str)> {
     let mut seeds = table.entries.iter().enumerate().filter(|(_, entry)| is_of_allocator(entry));
     seeds.find_map(|(position, entry)| Some((position, foreign_symbol(&entry.defines)?.1)))
@@ -49,8 +49,8 @@ fn is_of_allocator(entry: &Entry<'_>) -> bool {
     entry.defines.iter().any(|symbol| family::makes_a_seed(symbol.name, symbol.weak))
 }
 
-/// Finds in `stock` the functions that `archive` lacks, or will lack without its other allocator. Archives for other
-/// machines and musl of another version are ignored.
+/// Finds in `stock` the functions that `archive` lacks, or will lack without its foreign allocator. Archives for other
+/// machines or of other versions of musl are ignored.
 pub fn restore(archive: &Archive<'_>, stock: &[Archive<'_>]) -> Restoration {
     let (table, _) = SymbolTable::take(archive);
     let Some((position, _)) = foreign_member(&table) else { return Restoration::default() };

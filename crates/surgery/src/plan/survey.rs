@@ -15,7 +15,7 @@ pub enum Libc {
     Musl,
     /// GNU's.
     Glibc,
-    /// Another one's, or no C library.
+    /// A different C library, or none.
     Other,
 }
 
@@ -40,7 +40,7 @@ const MUSL: [&str; 8] = [
     "__unmapself",
     "__pthread_tsd_run_dtors",
 ];
-/// An archive is musl's if it defines this many of them.
+/// An archive is musl's if it defines this many of these functions.
 const MUSL_ENOUGH: usize = 4;
 const GLIBC: [&str; 3] = ["_IO_2_1_stdin_", "__libc_early_init", "gnu_get_libc_version"];
 
@@ -96,7 +96,7 @@ impl Machines {
     }
 }
 
-/// Why an archive of objects for `arch` cannot be grafted, if the machine in their headers does not tell enough.
+/// Why an archive of objects for `arch` cannot be grafted, if the machine in their headers does not decide.
 pub(super) fn unsupported(arch: Arch, archive: &Archive<'_>) -> Option<&'static str> {
     let objects = archive.members().iter().filter_map(|member| Object::recognise(member.data));
     if arch == Arch::Arm { arm::unsupported(objects) } else { None }

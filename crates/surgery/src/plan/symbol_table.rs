@@ -61,7 +61,7 @@ impl<'a> SymbolTable<'a> {
                 Err(source) => unreadable.push(Unreadable { position, source }),
             }
         }
-        // A member that is not an object defines what the index says. What it refers to is unknown.
+        // The index gives the definitions of a member that is not an object. Its references are unknown.
         for (ordinal, symbol) in archive.indexed() {
             if table.entries[ordinal - 1].machine.is_none() {
                 table.define(ordinal - 1, symbol, false, Visibility::Default);

@@ -156,7 +156,7 @@ proptest! {
         let edited_bytes = archive.edit(&removed, new.as_ref().map(|(_, _, insert)| insert));
         let edited = Archive::parse(&edited_bytes).expect("an archive");
 
-        // What should be there: the raw bytes of every member's header and content, and the index's entries by content.
+        // The expectation: the raw bytes of every member's header and content, and the index's entries by content.
         let raw = |archive: &Archive<'_>, position: usize| {
             let member = archive.members()[position];
             archive.bytes()[member.offset..member.offset + 60 + member.data.len()].to_vec()

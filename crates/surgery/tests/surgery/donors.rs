@@ -1,4 +1,4 @@
-//! Donors: what they say about themselves, and options.
+//! Donors: their notes and options.
 
 use format::{Arch, Note, NoteError};
 use sha2::{Digest, Sha256};
@@ -35,7 +35,7 @@ fn options_and_note_are_filled_in_and_nothing_else() {
     let values: Vec<_> = again.options().into_iter().map(|option| (option.value, option.set)).collect();
     assert_eq!(values, [(0, true), (1, true)]);
 
-    // Whatever differs lies in the note's description or in the table of options.
+    // All differences are in the note's description or in the table of options.
     let find = |part: &[u8]| stock.windows(part.len()).position(|window| window == part).expect("there");
     let (description, table) = (find(b"donor="), find(b"ARGO"));
     for (at, (before, after)) in stock.iter().zip(&tuned).enumerate() {

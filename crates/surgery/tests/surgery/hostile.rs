@@ -10,7 +10,7 @@ use surgery::plan::{plan, survey};
 
 use crate::samples;
 
-/// Everything that can be done with an archive.
+/// Calls every operation on an archive.
 fn operate(bytes: &[u8], donor: &[u8]) {
     let Ok(archive) = Archive::parse(bytes) else { return };
     assert_eq!(archive.edit(&BTreeSet::new(), None), bytes);
@@ -40,7 +40,7 @@ fn real_in_small() -> Vec<u8> {
     samples::archive(&members, true)
 }
 
-/// Where the headers of the symbol index and of all members begin.
+/// The offsets of the headers of the symbol index and of all members.
 fn headers(archive: &[u8]) -> Vec<usize> {
     let archive = Archive::parse(archive).expect("an archive");
     [MAGIC.len()].into_iter().chain(archive.members().iter().map(|member| member.offset)).collect()

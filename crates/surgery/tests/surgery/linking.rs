@@ -61,7 +61,7 @@ impl Bench {
         succeeds(&mut fixtures::run(self.arch, program)).out
     }
 
-    /// The small donor, made from one object by `ld.lld -r` as real ones are, its helpers local.
+    /// The small donor, made from one object by `ld.lld -r` like real donors, its helpers local.
     fn donor(&self) -> Vec<u8> {
         let compiled = self.compile("donor.c", "compiled.o", &[]);
         let merged = self.path("merged.o");
@@ -85,7 +85,7 @@ fn lld() -> PathBuf {
     fixtures::lld_folder().join("ld.lld")
 }
 
-/// Whether a libc is one that the default tier has: Debian's for this machine.
+/// Whether the default tier has a libc: Debian's for this machine.
 fn is_at_hand(arch: Arch, of_zig: bool) -> bool {
     fixtures::native(arch) && !of_zig
 }

@@ -33,7 +33,7 @@ fn what_one_needs_the_other_brings() {
             named("inner", Global, Hidden),
         ]
     );
-    // The rules of linking: a weak one gives way, and the stricter visibility counts.
+    // The rules of linking: a weak definition gives way, and the stricter visibility counts.
     assert_eq!(one("weak:f", "f"), [named("f", Global, Default)]);
     assert_eq!(one("f", "weak:f"), [named("f", Global, Default)]);
     assert_eq!(one("weak:hidden:f", "weak:f"), [named("f", Weak, Hidden)]);

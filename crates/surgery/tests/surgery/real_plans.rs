@@ -96,7 +96,7 @@ fn check_the_allocator_goes_and_everything_else_stays(musl: Vec<samples::Musl>) 
     }
 }
 
-/// Each entry of the index leads to a member that defines the symbol, and none is missing.
+/// Each entry of the index points to a member that defines the symbol, and none is missing.
 fn index_agrees(what: &str, bytes: &[u8], listing: &[(Vec<u8>, Vec<String>)]) {
     let archive = ArchiveFile::parse(bytes).expect("an archive");
     let symbols = archive.symbols().expect("a readable index").expect("an index");

@@ -1,4 +1,4 @@
-//! What must not be grafted, and what is said about it.
+//! Archives that must not be grafted, and the messages about them.
 
 use format::Arch;
 use object::{Architecture, Endianness};
@@ -197,7 +197,7 @@ fn machines_must_agree() {
     assert_eq!(refused(&samples::archive(&soft, true)), machine);
     for (architecture, endianness, found) in [
         (Architecture::Arm, Endianness::Big, "arm, 32-bit, big-endian"),
-        // Without attributes, which would say otherwise.
+        // Without attributes, which would name the hard-float ABI.
         (Architecture::Arm, Endianness::Little, "arm, soft-float"),
         (Architecture::X86_64_X32, Endianness::Little, "x86_64, 32-bit, little-endian"),
         (Architecture::PowerPc64, Endianness::Big, "powerpc64, 64-bit, big-endian"),
@@ -212,9 +212,9 @@ fn machines_must_agree() {
     }
 }
 
-/// Members that are no objects, with what the index says of one of them.
+/// Members that are not objects. The index names `symbol` in one of them.
 fn with_bitcode(symbol: &str) -> Vec<u8> {
-    // An object stands in while the index is written; then its magic goes.
+    // A real object is used while the index is written; then its magic is overwritten.
     let mut members: Vec<_> = samples::MUSL.iter().map(|(name, words)| (*name, samples::object(words))).collect();
     let object = samples::object(symbol);
     members.push(("bitcode.o", object.clone()));
@@ -260,7 +260,7 @@ fn a_donor_must_find_what_it_needs_and_have_what_libc_calls() {
     for fine in ["needs:_GLOBAL_OFFSET_TABLE_", "needs:weak:__new_thing", "needs:__aarch64_cas8_acq"] {
         assert!(plan(&archive, &donor(&format!("{} {fine}", samples::DONOR))).is_ok(), "{fine}");
     }
-    // What libc itself leaves to another library, as zig's does with memcpy.
+    // Symbols that libc leaves to a different library, like memcpy in zig's.
     let elsewhere = musl_with(&[("user.lo", "user needs:memcpy")]);
     let archive_of_zig = Archive::parse(&elsewhere).expect("an archive");
     let copies = donor(&format!("{} needs:memcpy", samples::DONOR));

@@ -8,13 +8,13 @@ use object::{Architecture, BinaryFormat, Endianness, FileFlags, SectionKind, Sym
 /// A real musl: its name, its architecture, its `libc.a`.
 pub(crate) type Musl = (String, format::Arch, PathBuf);
 
-/// Real archives, by what to call them.
+/// Real archives with names for messages.
 pub(crate) fn real_archives() -> Vec<(String, PathBuf)> {
     let debian = real_musl().into_iter().map(|(name, _, libc)| (name, libc));
     [("glibc".to_owned(), fixtures::glibc())].into_iter().chain(debian).collect()
 }
 
-/// Those that zig makes.
+/// Archives that zig makes.
 pub(crate) fn zig_archives() -> Vec<(String, PathBuf)> {
     let mut archives = Vec::new();
     for arch in fixtures::ZIG {
@@ -30,7 +30,7 @@ pub(crate) fn real_musl() -> Vec<Musl> {
     fixtures::DEBIAN.map(|arch| (format!("Debian {}", arch.name()), arch, fixtures::debian_musl(arch).libc)).into()
 }
 
-/// zig's.
+/// zig's `libc.a`s.
 pub(crate) fn zig_musl() -> Vec<Musl> {
     fixtures::ZIG.map(|arch| (format!("zig {}", arch.name()), arch, fixtures::zig_musl(arch))).into()
 }
@@ -84,19 +84,19 @@ fn strip<'w>(word: &'w str, front: &str) -> (bool, &'w str) {
     word.strip_prefix(front).map_or((false, word), |rest| (true, rest))
 }
 
-/// What a donor defines and refers to.
+/// The symbols that a donor defines and refers to.
 pub(crate) const DONOR: &str = "weak:malloc weak:calloc weak:realloc weak:free weak:aligned_alloc weak:memalign \
      weak:posix_memalign weak:valloc weak:pvalloc weak:reallocarray weak:malloc_usable_size hidden:__libc_malloc \
      hidden:__libc_calloc hidden:__libc_realloc hidden:__libc_free hidden:__malloc_donate hidden:__malloc_atfork \
      needs:memset";
 
-/// What a donor of string functions defines.
+/// The symbols that a donor of string functions defines.
 pub(crate) const STRINGS: &str = "weak:memcpy weak:memmove weak:memset weak:memcmp weak:bcmp weak:memchr weak:memrchr \
      weak:strlen weak:strnlen weak:strchr weak:strchrnul weak:strrchr weak:strcmp weak:strncmp weak:stpcpy weak:strcpy \
      weak:stpncpy weak:strncpy weak:strcat weak:strncat weak:hidden:__memrchr weak:hidden:__strchrnul \
      weak:hidden:__stpcpy weak:hidden:__stpncpy weak:hidden:__memcpy_fwd weak:hidden:__memcpy_fwd_alias_1";
 
-/// A note as an allocator has it before a graft.
+/// An allocator's note before a graft.
 pub(crate) fn note(donor: &str, version: &str) -> Vec<u8> {
     note_of(1, donor, version)
 }
@@ -148,12 +148,12 @@ pub(crate) fn donor_of(arch: format::Arch, words: &str, note: &[u8], options: &[
     with_sections(object, ".note.allograft", note, options)
 }
 
-/// A donor of string functions as it should be, tuned.
+/// A valid donor of string functions, tuned.
 pub(crate) fn strings(arch: format::Arch, name: &str) -> Vec<u8> {
     tuned(&strings_of(arch, STRINGS, name))
 }
 
-/// A donor of string functions that defines these.
+/// A donor that defines these string functions.
 pub(crate) fn strings_of(arch: format::Arch, words: &str, name: &str) -> Vec<u8> {
     let object = unwritten(architecture(arch), Endianness::Little, words);
     with_sections(object, ".note.allograft.strings", &note_of(2, name, "0.1"), &[])
@@ -176,7 +176,7 @@ fn with_sections(mut object: Object<'static>, note_section: &str, note: &[u8], o
     object.write().expect("a donor")
 }
 
-/// A donor as it should be, tuned.
+/// A valid donor, tuned.
 pub(crate) fn donor(arch: format::Arch, name: &str) -> Vec<u8> {
     let object = donor_of(arch, DONOR, &note(name, "1.2"), &options(&[("purge_delay", 10, -1, 100_000)]));
     tuned(&object)
@@ -186,7 +186,7 @@ pub(crate) fn tuned(object: &[u8]) -> Vec<u8> {
     surgery::donor::DonorObject::parse(object).expect("a donor").tuned(&[], "0.1.0").expect("no options")
 }
 
-/// An archive of these members, with an index of what they define if `index`. Written without the crate under test.
+/// An archive of these members, with an index of their definitions if `index`. Written without the crate under test.
 pub(crate) fn archive(members: &[(&str, Vec<u8>)], index: bool) -> Vec<u8> {
     let mut names = String::new();
     let (mut bodies, mut starts) = (Vec::new(), Vec::new());
@@ -246,7 +246,8 @@ pub(crate) fn member(field: &str, data: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A musl in small, as lists of words: what shows that it is musl, users of the allocator, and mallocng's members.
+/// A musl in small, as lists of words: the members by which musl is recognised, users of the allocator, and mallocng's
+/// members.
 pub(crate) const MUSL: [(&str, &str); 14] = [
     ("start.lo", "hidden:__init_libc __libc_start_main needs:__libc"),
     ("libc.lo", "hidden:__libc"),

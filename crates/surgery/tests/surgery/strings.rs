@@ -48,7 +48,7 @@ fn refused(bytes: &[u8], donor: &[u8]) -> Refusal {
     refusal
 }
 
-/// How often each symbol is defined for others, and which are asked for, by the `object` crate's own readers.
+/// The number of shared definitions of each symbol, and the undefined symbols, by the `object` crate's own readers.
 fn symbols(bytes: &[u8]) -> (BTreeMap<String, usize>, BTreeSet<String>) {
     let (mut defined, mut wanted) = (BTreeMap::new(), BTreeSet::new());
     for member in ArchiveFile::parse(bytes).expect("an archive").members() {
@@ -113,7 +113,7 @@ fn an_entry_into_memcpy_that_the_donor_lacks_keeps_memcpy() {
     assert_eq!(arch, Arch::X86_64);
     let words = samples::STRINGS.replace("weak:hidden:__memcpy_fwd weak:hidden:__memcpy_fwd_alias_1", "");
     let donor = |words: &str| samples::tuned(&samples::strings_of(arch, words, "test"));
-    // memmove goes too, so that no member asks for it any more.
+    // memmove goes too, so that no member needs `__memcpy_fwd` any more.
     let (_, graft) = grafted(&samples::bytes(&path), &donor(&words));
     assert!(!symbols(&graft).0.contains_key("__memcpy_fwd"));
     let refusal = refused(&samples::bytes(&path), &donor(&words.replace("weak:memmove", "")));
@@ -140,7 +140,7 @@ fn check_both_steps_come_to_the_same_bytes_in_either_order(musl: Vec<samples::Mu
         let (direct, other) = grafted(&stock, &strings);
         assert!(grafted(&other, &malloc).1 == both, "{what}");
 
-        // What the second step counts can be told in terms of stock.
+        // The second step's ordinals can be converted to stock's.
         let origins: Vec<_> = second.removed.iter().map(|member| first.origin(member.ordinal)).collect();
         let expected: Vec<_> = direct.removed.iter().map(|member| Some(member.ordinal)).collect();
         assert_eq!(origins, expected, "{what}");
@@ -176,7 +176,7 @@ fn a_compilers_runtime_library_in_the_archive_stays() {
     let (plan, graft) = grafted(&runtime("__udivti3 weak:memset weak:memcpy"), &donor);
     assert_eq!(plan.removed.iter().map(|member| member.name.as_str()).collect::<Vec<_>>(), ["memset.lo"]);
     assert_eq!(grafted(&graft, &donor).0.kind, PlanKind::Unchanged);
-    // One that would win over the donor cannot stay, and cannot go.
+    // A strong definition would override the donor's, so its member cannot stay; nor can it go.
     assert!(matches!(refused(&runtime("__udivti3 memset weak:memcpy"), &donor), Refusal::Lost { .. }));
 }
 

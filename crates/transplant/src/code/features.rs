@@ -1,5 +1,5 @@
-//! Features of the code, as far as they tell one function of mallocng from another. The numbers are musl's
-//! (src/malloc/mallocng/meta.h and the functions' own files), not a compiler's.
+//! Features of the code that distinguish the functions of mallocng. The numbers are musl's (src/malloc/mallocng/meta.h
+//! and the functions' own files), not a compiler's.
 
 use std::collections::BTreeSet;
 

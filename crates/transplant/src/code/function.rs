@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::{Code, Flow, Instruction};
 
-/// A function, as far as direct branches lead.
+/// A function, as far as direct branches reach.
 #[derive(Debug, Clone)]
 pub(crate) struct Function {
     pub(crate) start: u64,
@@ -124,7 +124,7 @@ impl Function {
     }
 
     /// Whether control reaches a place of this function only past a call in front of it (padding left out), and a
-    /// branch from outside leads there. Then the call does not return, and another function begins there. musl's
+    /// branch from outside targets it. Then the call does not return, and another function begins there. musl's
     /// `__stack_chk_fail` is such a call: it ends in a trap, but the compiler assumes that it returns
     /// (src/env/__stack_chk_fail.c).
     pub(crate) fn runs_into(&self, code: &Code<'_>, place: u64) -> bool {

@@ -1,4 +1,4 @@
-//! An instruction, as far as it is the same for every architecture.
+//! The part of an instruction that is the same on every architecture.
 
 /// The address of an instruction, and what is executed after it. Its operation is defined per architecture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

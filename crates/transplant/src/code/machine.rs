@@ -9,7 +9,7 @@ use super::origin::{Definition, Location};
 use super::{Branch, Code, Features, Function, Instruction, Reference};
 use crate::image::Image;
 
-/// An edit that passes the donor's main in place of the program's.
+/// An edit that passes the donor's main instead of the program's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Edit {
     /// Four bytes of an instruction that name main.
@@ -120,8 +120,8 @@ pub(crate) trait Machine: Musl {
     /// Whether the code reads only its arguments before it writes registers, as a function's first instructions do.
     fn reads_as_entry(&self, code: &Code<'_>, start: u64) -> bool;
 
-    /// Whether the code there cannot be a function of its own, since it works with a frame that another function has
-    /// made. False by default: where bytes rarely read as a call by chance, references are confirmed in another way.
+    /// Whether the code there cannot be a function of its own, since it uses a frame that a different function has
+    /// made. False by default: where bytes rarely look like a call by chance, references are confirmed differently.
     fn is_part(&self, _: &Code<'_>, _: u64) -> bool {
         false
     }
@@ -138,13 +138,15 @@ pub(crate) trait Machine: Musl {
         false
     }
 
-    /// Whether the stack is as it was at a function's start wherever it returns or goes on to another. In the middle of
-    /// a function that has a frame it is not. False by default: it is not known.
+    /// Whether the stack pointer has its value from the function's start wherever the function returns or jumps to
+    /// another function. It has not in the middle of a function with a frame.
+    ///
+    /// False by default: unknown.
     fn keeps_stack(&self, _: &Code<'_>, _: &Function) -> bool {
         false
     }
 
-    /// Whether compilers end a function by a conditional branch to another one.
+    /// Whether compilers end a function by a conditional branch to a different function.
     fn leaves_by_condition(&self) -> bool;
 
     /// Whether an instruction is one that compilers and linkers fill gaps between functions with.
@@ -178,9 +180,9 @@ pub(crate) trait Machine: Musl {
     /// The effect of the instruction at an address on the value in a location.
     fn define(&self, code: &Code<'_>, address: u64, location: Location) -> Definition;
 
-    /// Site and target of branches that [`branches`](Self::branches) leaves out and that lead behind the first
-    /// overwritten byte. Given are the address of each function, and the range behind that byte. None by default: a
-    /// jump that replaces one whole instruction has no place behind its first byte where another could begin.
+    /// Site and target of branches behind the first overwritten byte that [`branches`](Self::branches) leaves out.
+    /// Given are the address of each function, and the range behind that byte. None by default: a jump that replaces
+    /// one whole instruction has no place behind its first byte where an instruction could begin.
     fn other_branches(&self, _: &Code<'_>, _: &[(u64, Range<u64>)]) -> Vec<(u64, u64)> {
         Vec::new()
     }
@@ -194,6 +196,6 @@ pub(crate) trait Machine: Musl {
     /// Encodes a jump or a call from `site` to `target`; `None` if it does not reach.
     fn jump(&self, site: u64, target: u64, is_call: bool) -> Option<Vec<u8>>;
 
-    /// The largest page size of the architecture's kernels: no segment may share such a page with another.
+    /// The largest page size of the architecture's kernels: no two segments may share such a page.
     fn page(&self) -> u64;
 }

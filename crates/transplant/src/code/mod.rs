@@ -69,7 +69,7 @@ pub(crate) struct Code<'a> {
     /// function of this file that the slot is for. Only the loader itself has some.
     stubs: HashMap<u64, u64>,
     functions: HashMap<u64, Option<Function>>,
-    /// Where functions begin that nothing leads to: directly behind others.
+    /// Starts of functions that nothing refers to, directly behind other functions.
     laid: BTreeSet<u64>,
     /// Addresses already tested for being parts of functions.
     parts: RefCell<HashMap<u64, bool>>,
@@ -184,8 +184,8 @@ impl<'a> Code<'a> {
         self.machine.instruction(address, self.image.from(address))
     }
 
-    /// Whether a function is known to begin there: something calls it, or a symbol names it. Bytes that read as a call
-    /// may be something else, and lead to a part of a function.
+    /// Whether a function is known to begin there: something calls it, or a symbol names it. Bytes that only look like
+    /// a call may point to the middle of a function.
     pub(crate) fn is_start(&self, address: u64) -> bool {
         self.is_named(address) || self.called.contains(&address) && !self.is_part(address)
     }
@@ -242,7 +242,7 @@ impl<'a> Code<'a> {
         Some(self.around(nearest, address))
     }
 
-    /// Corrects `start` if it lies within another function: returns the start of the function that covers `address` and
+    /// Corrects `start` if it is inside another function: returns the start of the function that covers `address` and
     /// takes in `start`, or `start` itself. Such a start was found only by bytes that read as a branch.
     fn around(&mut self, mut start: u64, address: u64) -> u64 {
         if self.machine.leaves_by_condition() || self.is_named(start) {
@@ -372,7 +372,7 @@ impl<'a> Code<'a> {
     }
 
     /// Whether a call of `target` that ends at an address is the last instruction of a function: `target` does not
-    /// return, or it may not, and bytes that read as a branch lead behind the call.
+    /// return, or it may not, and bytes that look like a branch point behind the call.
     fn is_last_call(&self, target: u64, end: u64) -> bool {
         let (behind, zeros) = (self.behind_padding(end), self.behind_zeros(end));
         let led_to = self.is_start(behind) || (zeros != end && self.jumped.contains(&zeros));
@@ -395,7 +395,7 @@ impl<'a> Code<'a> {
         self.jumped_within(function).filter(|place| *place != start && self.is_start(*place)).collect()
     }
 
-    /// Whether something leads to a place, or may, and the code there begins as a function does.
+    /// Whether something refers, or may refer, to a place, and the code there begins like a function.
     fn reads_as_entry(&self, start: u64) -> bool {
         if self.named.contains_key(&start) {
             return true;

@@ -14,7 +14,7 @@ pub(crate) enum Location {
     Memory(u32, i64),
 }
 
-/// What an instruction does to the value in a location.
+/// The effect of an instruction on the value in a location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Definition {
     /// It leaves it alone. Before the instruction the location has this name.
@@ -41,7 +41,7 @@ impl Definition {
 /// A possible origin of a value: `(source & and) | or`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Origin {
-    /// The number of the function's argument that is the source; `None` if the source is unknown, or if there is none.
+    /// The number of the function's argument that is the source; `None` if the source is unknown, or a constant.
     pub(crate) argument: Option<u32>,
     and: u64,
     /// The bits that are set in any case.

@@ -21,7 +21,8 @@ const SIZE_CLASSES: [u16; 48] = [
     340, 409, 511, 584, 682, 818, 1023, 1169, 1364, 1637, 2047, 2340, 2730, 3276, 4095, 4680, 5460, 6552, 8191,
 ];
 
-/// The names of mallocng's own function of this role in a symbol table. The public name may belong to a program's own.
+/// The names of mallocng's own function of this role in a symbol table. The public name may belong to the program's own
+/// function.
 fn own_names(role: Role) -> &'static [&'static str] {
     match role {
         Role::Malloc => &["__libc_malloc_impl"],
@@ -39,7 +40,7 @@ fn own_names(role: Role) -> &'static [&'static str] {
 /// The malloc family of a program.
 #[derive(Debug)]
 pub(crate) struct Family {
-    /// The starts of the functions with access to the allocator's state, as far as the program has them.
+    /// The starts of the functions with access to the allocator's state, if the program has them.
     pub(crate) core: BTreeMap<Role, u64>,
     /// Functions of the family that call one in `core`: wrappers that only jump, and calloc.
     pub(crate) wrappers: Vec<(Role, u64)>,
@@ -127,7 +128,8 @@ pub(crate) fn find(code: &mut Code<'_>) -> Result<Family, Refusal> {
     Ok(family)
 }
 
-/// Refuses a function that runs into the start of another one: then it is not the function with the observed behaviour.
+/// Refuses a function that runs into the start of the next one: then it is not the function with the observed
+/// behaviour.
 fn confirm_extents(code: &mut Code<'_>, core: &BTreeMap<Role, u64>) -> Result<(), Refusal> {
     for (role, start) in core {
         let Some(function) = code.function(*start).cloned() else { continue };
@@ -199,8 +201,8 @@ fn add_wrappers(code: &mut Code<'_>, family: &mut Family) {
     family.wrappers.dedup();
 }
 
-/// Checks that the public names, if there are symbols, lead to the family. A function of the program's that counts or
-/// checks may come between. Otherwise the program brings its own allocator, and musl's serves only musl.
+/// Checks that the public names, if there are symbols, reach the family. A wrapper in the program that counts or checks
+/// is allowed. Otherwise the program brings its own allocator, and musl's serves only musl.
 fn own_public_names(code: &mut Code<'_>, family: &Family) -> Result<(), Refusal> {
     for (name, role, called) in [
         ("malloc", Role::Malloc, Role::Malloc),

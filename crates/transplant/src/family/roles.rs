@@ -153,7 +153,7 @@ impl Survey {
             }
         }
         self.leave_out_finders(&mut found);
-        // A function that only jumps stands for its target.
+        // A function that only jumps is replaced by its target.
         for starts in found.values_mut() {
             *starts = starts.iter().map(|start| code.through(*start)).collect();
             for start in starts.iter() {
@@ -189,7 +189,7 @@ impl Survey {
         }
     }
 
-    /// Removes candidates that lie inside another one: bytes that read as a branch lead to them.
+    /// Removes candidates inside other candidates: they were found by bytes that only look like a branch.
     fn leave_out_labels(&self, found: &mut BTreeMap<Role, BTreeSet<u64>>) {
         let all: Vec<u64> = found.values().flatten().copied().collect();
         for starts in found.values_mut() {

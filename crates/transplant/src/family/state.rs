@@ -1,8 +1,8 @@
 //! The allocator's state, and the proof that only the family touches it.
 //!
 //! Other code that reads or writes `__malloc_context` or the size classes would find an allocator that is no longer in
-//! use. So every place in the code that reads as a reference to them has to lie in an instruction of the family, or be
-//! proven not to be a reference, or lie in unreachable code.
+//! use. So every place in the code that reads as a reference to them has to be part of an instruction of the family, or
+//! proven not to be a reference, or in unreachable code.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -94,7 +94,7 @@ pub(super) fn confine(
 }
 
 /// Adds functions and those that they call, as deep as the family goes. Those with the fewest calls on the way come
-/// first, since a function may also be reached in longer ways.
+/// first, since a function may also be reached by longer paths.
 fn reach(code: &mut Code<'_>, starts: impl IntoIterator<Item = u64>, functions: &mut BTreeMap<u64, Function>) {
     const DEEPEST: usize = 4;
     let mut open: VecDeque<(u64, usize)> = starts.into_iter().map(|start| (start, 0)).collect();
@@ -152,8 +152,8 @@ fn context(
     }
 }
 
-/// Whether a function is unreachable: no branch leads to it, no code takes its address, and no data holds it. A
-/// function that only unreachable ones call is unreachable too.
+/// Whether a function is unreachable: no branch targets it, no code takes its address, and no data holds it. A function
+/// called only by unreachable functions is unreachable too.
 fn is_dead(code: &mut Code<'_>, start: u64, family: &BTreeMap<u64, Function>, ends: &BTreeSet<u64>) -> bool {
     let Some(own) = code.function(start).cloned() else { return false };
     // Control can fall into a place that does not follow the end of a function.
@@ -186,8 +186,8 @@ fn is_dead(code: &mut Code<'_>, start: u64, family: &BTreeMap<u64, Function>, en
     true
 }
 
-/// Whether a table of distances or of addresses, of a function before this one, leads to a place in it: then it is a
-/// part of that function. Compilers write so what a `switch` chooses from.
+/// Whether a jump table of an earlier function, of distances or addresses, points into this one: then this one is a
+/// part of that function. Compilers write a `switch` so.
 fn is_in_jump_table(code: &mut Code<'_>, own: &Function) -> bool {
     const NEAR: u64 = 4096;
     const MOST_PLACES: u64 = 512;

@@ -110,7 +110,7 @@ impl<'a> Exports<'a> {
         Ok(Slots { malloc: of("malloc")?, aligned_alloc: of("aligned_alloc")? })
     }
 
-    /// Refuses unless the exported names lead to the family that was found by its code, and the family is complete.
+    /// Refuses unless the exported names resolve to the family that was found by its code, and the family is complete.
     pub(super) fn agree(&self, code: &mut Code<'_>, family: &Family) -> Result<(), Refusal> {
         let calloc = self.address("calloc")?;
         let of = |role: Role| match role {

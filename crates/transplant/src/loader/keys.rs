@@ -19,7 +19,7 @@ pub struct KeyValues {
     pub field: i64,
     /// Their size in bytes.
     pub size: u64,
-    /// The address of the main thread's: `__pthread_tsd_main`.
+    /// The address of the main thread's values: `__pthread_tsd_main`.
     pub main: u64,
     /// The address of the variable with the size that a thread gets: `__pthread_tsd_size`.
     pub variable: u64,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  file                                                          memory
-//!  libc.so as it was, but for the jumps                          the same addresses
+//!  libc.so, unchanged but for the jumps                          the same addresses
 //!         its writable segment once more, .bss as zeros   RW     the same addresses
 //!  page   code of the donor, its note                     R E  \
 //!         data of the donor, relocations                  RW    |  at addresses that are their offsets in the file
@@ -163,7 +163,7 @@ fn writable(image: &Image<'_>) -> Result<Segment, Refusal> {
     Ok(**last)
 }
 
-/// The headers without what is loaded anew. What lies in the writable segment has moved in the file.
+/// The headers without what is loaded anew. Sections of the writable segment have moved in the file.
 fn segments(image: &Image<'_>, blob: &Blob, appended: &Appended, moved: &Segment) -> Vec<Segment> {
     let mut segments = image.segments.clone();
     for stock in &mut segments {

@@ -24,7 +24,7 @@ use crate::relocations::Relocations;
 use exports::Exports;
 pub use keys::KeyValues;
 
-/// What a loader's graft is made of.
+/// The parts of a loader's graft.
 pub(crate) struct Findings {
     pub(crate) jumps: Vec<Jump>,
     pub(crate) end: libc::ThreadEnd,
@@ -102,7 +102,8 @@ pub(crate) fn graft(image: &Image<'_>, machine: &'static dyn Machine, blob: &Blo
     Ok(Graft { plan, bytes })
 }
 
-/// Whether the graft would be wrong without that function: all but the exported names that only jump to another.
+/// Whether the graft would be wrong without that function. True for all but exported names that only jump to another
+/// function.
 fn is_needed(family: &Family, role: Role, address: u64) -> bool {
     role == Role::Calloc || family.core.get(&role) == Some(&address)
 }

@@ -1,4 +1,5 @@
-//! A donor that is a shared object, as it is merged into a program: its memory, and what it wants done to it.
+//! A donor's shared object, read for a merge: its memory, and the relocations and functions that the merged program
+//! takes over.
 
 use super::dynamic::{
     Dynamic, FINI, FINI_ARRAY, FINI_ARRAYSZ, INIT, INIT_ARRAY, INIT_ARRAYSZ, NEEDED, PREINIT_ARRAY, RELR, Relocation,
@@ -19,7 +20,7 @@ pub(super) struct Donor<'a> {
     pub(super) loads: Vec<Segment>,
     pub(super) tls: Segment,
     pub(super) notes: std::ops::Range<u64>,
-    /// What is read-only after relocation, in whole pages.
+    /// The range that is read-only after relocation, in whole pages.
     pub(super) relro: std::ops::Range<u64>,
     /// The place of the words that name what it makes read-only.
     pub(super) sealed: u64,

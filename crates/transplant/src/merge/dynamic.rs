@@ -1,4 +1,4 @@
-//! The dynamic section of a program or a shared object, and the tables that it leads to. Nothing is taken from section
+//! The dynamic section of a program or a shared object, and the tables that it points to. Nothing is taken from section
 //! headers except the length of the symbol table, which nothing else states exactly.
 
 use crate::image::{Image, PT_DYNAMIC, SHT_DYNSYM, STT_TLS, SYMBOL, u32_at, u64_at};
@@ -113,7 +113,7 @@ impl Relocation {
     }
 }
 
-/// What a dynamic section says, and its tables.
+/// The entries of a dynamic section, and its tables.
 #[derive(Debug)]
 pub(super) struct Dynamic<'a> {
     image: &'a Image<'a>,
@@ -218,7 +218,7 @@ impl<'a> Dynamic<'a> {
         Ok(table.chunks_exact(RELOCATION).filter_map(Relocation::read).collect())
     }
 
-    /// Reads the symbols, as many as a hash table or a relocation leads to, or the section header says.
+    /// Reads the symbols, as many as a hash table, a relocation or the section header names.
     fn read_symbols(&mut self) -> Result<(), Refusal> {
         let missing = || malformed("it has no table of dynamic symbols");
         let address = self.value(SYMTAB).ok_or_else(missing)?;

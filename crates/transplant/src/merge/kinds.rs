@@ -3,7 +3,7 @@
 
 use format::Arch;
 
-/// What a merge knows to handle. The rest is refused.
+/// The relocations that a merge can handle. The rest is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Kinds {
     /// A word that becomes base + addend.
@@ -17,8 +17,8 @@ pub(super) struct Kinds {
     pub(super) tpoff: u32,
     pub(super) dtpoff: u32,
     pub(super) tlsdesc: u32,
-    /// What else a linker puts into programs, and a merge leaves as it is: none, a copy of a library's variable, a
-    /// module's number, a function that chooses an address.
+    /// The other kinds that linkers put into programs, which a merge leaves unchanged: R_ARCH_NONE, copies of
+    /// libraries' variables, numbers of modules, functions that choose an address.
     pub(super) kept: &'static [u32],
 }
 
@@ -45,7 +45,7 @@ const AARCH64: Kinds = Kinds {
 };
 
 impl Kinds {
-    /// Those of an architecture that dynamic programs are merged for.
+    /// The numbers of an architecture; `None` if dynamic programs for it are not merged.
     pub(super) fn of(arch: Arch) -> Option<Kinds> {
         match arch {
             Arch::X86_64 => Some(X86_64),

@@ -1,9 +1,8 @@
-//! The layout of a merged program. No byte of the program moves, in the file or in memory: everything new lies behind
-//! it.
+//! The layout of a merged program. No byte of the program moves, in the file or in memory: everything new follows it.
 //!
 //! ```text
 //!  file                                                          memory
-//!  the program as it was, but for the numbers of symbols         the same addresses
+//!  the program, unchanged but for the numbers of symbols         the same addresses
 //!         in the relocations of its slots (DT_JMPREL)
 //!  page   note, symbols, names, hashes, versions, relocations R   \
 //!         the donor's constants                          R        |  behind the program's last segment; page by page
@@ -153,7 +152,7 @@ pub(super) fn assemble(
     file.resize(location.offset as usize, 0);
     file.extend(read_only.bytes.iter().chain(&donor.memory).chain(&data.bytes));
     let notes = vec![note.clone(), base + donor.notes.start..base + donor.notes.end];
-    // The donor's segments, and what lies before and behind them.
+    // The segments before the donor's, the donor's, and those behind it.
     let mut loads = vec![(PF_R, location.base..base)];
     loads.extend(donor.loads.iter().map(|load| (load.flags, base + load.address..base + load.memory().end)));
     loads.push((PF_R | PF_W, base + memory..headers_at));
@@ -199,7 +198,7 @@ pub(super) fn assemble(
     Ok((file, names.defined))
 }
 
-/// Whether the donor's notes lie in this segment of it.
+/// Whether this segment of the donor contains its notes.
 fn has_notes(donor: &Donor<'_>, load: &Segment) -> bool {
     load.address <= donor.notes.start && donor.notes.end <= load.memory().end
 }
@@ -214,13 +213,13 @@ impl Names {
 /// One function of a list that is called at the start or at the end.
 #[derive(Debug, Clone, Copy)]
 enum Function {
-    /// The donor's, at its own address.
+    /// One of the donor's functions, at the donor's own address.
     Donors(u64),
-    /// The program's: a word as it is in the file, to which nothing is added.
+    /// One of the program's own: a word of the file, to which nothing is added.
     Word(u64),
-    /// The program's: a word that the base is added to.
+    /// One of the program's own: a word that the base is added to.
     Relative(u64),
-    /// The program's: a word that becomes a symbol's address.
+    /// One of the program's own: a word that becomes a symbol's address.
     Symbol(super::dynamic::Relocation),
 }
 
@@ -316,11 +315,11 @@ pub(super) fn entries(program: &Dynamic<'_>, mut change: Vec<(u64, u64)>) -> Vec
     entries.into_iter().flat_map(|(tag, value)| [tag, value]).flat_map(u64::to_le_bytes).collect()
 }
 
-/// The new parts of a program that has no byte moved: where its program headers lead.
+/// The new parts of a program whose own bytes stay in place, as the program headers describe them.
 pub(super) struct Parts {
     pub(super) appended: Appended,
     pub(super) notes: Vec<std::ops::Range<u64>>,
-    /// The thread-local storage of both; `None` if it stays the program's.
+    /// The thread-local storage of both; `None` if the program's own storage stays.
     pub(super) tls: Option<Segment>,
     pub(super) dynamic: std::ops::Range<u64>,
     /// What is loaded, in the order of addresses: permissions and range. Neighbours with the same permissions are one

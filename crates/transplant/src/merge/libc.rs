@@ -25,7 +25,8 @@ impl Libc {
         }
     }
 
-    /// By what the program needs; never by its interpreter's path, which may be any.
+    /// Recognises the libc by the libraries that the program needs, never by the path of its interpreter, which may be
+    /// any.
     pub(super) fn of(program: &Dynamic<'_>, image: &Image<'_>) -> Result<Libc, Refusal> {
         let needed = program.texts(NEEDED);
         let glibc = needed.contains(&b"libc.so.6".as_slice());
@@ -52,8 +53,8 @@ const SANITIZERS: [&str; 5] = ["__asan_init", "__hwasan_init", "__tsan_init", "_
 const OF_GLIBC: [&str; 6] =
     ["__malloc_hook", "__free_hook", "__malloc_initialize_hook", "malloc_set_state", "__libc_memalign", "cfree"];
 
-/// Refuses programs whose names show another allocator, and tags of the dynamic section that say what a merge does not
-/// know how to keep.
+/// Refuses programs whose names show another allocator, and tags of the dynamic section whose meaning a merge cannot
+/// keep.
 pub(super) fn check(program: &Dynamic<'_>, arch: Arch) -> Result<(), Refusal> {
     for (tag, _) in &program.entries {
         match tag {
@@ -82,8 +83,8 @@ pub(super) fn check(program: &Dynamic<'_>, arch: Arch) -> Result<(), Refusal> {
         if symbol.is_defined() && family::exported().any(|own| own.as_bytes() == name) {
             return Err(Refusal::BringsAllocator { symbol: shown(), verb: "defines" });
         }
-        // A program that names a function of another allocator would mix blocks of two, unless it asks whether the
-        // function is there (a weak reference): then it is not, since no library of the program brings that allocator.
+        // A program that names a function of a different allocator would mix the blocks of both. A weak reference is
+        // safe: it stays unresolved, since no library of the program brings that allocator.
         let others = is(&SANITIZERS) || known::ROWS.iter().any(|row| row.is_interface(name));
         if (others && !symbol.is_wish()) || is(&OF_GLIBC) || is(&family::OF_LIBC) {
             let verb = if symbol.is_defined() { "defines" } else { "calls" };

@@ -3,7 +3,7 @@
 //!
 //! | module | what lives there |
 //! | --- | --- |
-//! | `dynamic` | the dynamic section, and the tables that it leads to |
+//! | `dynamic` | the dynamic section, and the tables that it points to |
 //! | `libc` | which libc the program has, and whether it may be merged at all |
 //! | `donor` | the donor's shared object: its memory, and what is to be done to it |
 //! | `names` | the symbols of both in one table |
@@ -12,7 +12,7 @@
 //! | `relocations` | the relocations of both |
 //! | `layout` | where everything goes in memory and in the file |
 //! | `sections` | section headers for the new parts |
-//! | `needed` | the other way: the donor stays a shared object, which the program loads first |
+//! | `needed` | the alternative: the donor stays a shared object, which the program loads first |
 //!
 //! Facts about loaders are from glibc 2.36 (elf/rtld.c, elf/dl-lookup.c, elf/dl-init.c, csu/libc-start.c) and musl
 //! 1.2.5 (ldso/dynlink.c), where no other source is named.
@@ -46,13 +46,13 @@ pub use libc::Libc;
 /// A merged program.
 #[derive(Debug, Clone)]
 pub struct Merge {
-    /// What was done.
+    /// The parts of the merge, for reports.
     pub plan: MergePlan,
     /// The merged file.
     pub bytes: Vec<u8>,
 }
 
-/// What a merge changes, and what it relies on.
+/// The changes that a merge makes, with the facts that it relies on.
 #[derive(Debug, Clone)]
 pub struct MergePlan {
     /// The program's architecture.
@@ -106,7 +106,7 @@ pub(crate) fn merge(executable: &Executable<'_>, donor: &[u8]) -> Result<Merge, 
     Ok(Merge { plan, bytes })
 }
 
-/// The place of the note on a merge in a file; `None` if there is none, or several.
+/// The place of the note on a merge in a file; `None` if the file has no such note, or several.
 pub(crate) fn note(bytes: &[u8]) -> Option<(usize, merged::Merged)> {
     let head = merged::head();
     let mut found =
@@ -114,8 +114,8 @@ pub(crate) fn note(bytes: &[u8]) -> Option<(usize, merged::Merged)> {
     found.next().filter(|_| found.next().is_none())
 }
 
-/// A copy of a merged program in which no constructor of the program's own runs; those of its libraries do. `None` if
-/// no donor was merged into it.
+/// Returns a copy of a merged program in which none of the program's own constructors runs; those of its libraries do.
+/// `None` if no donor was merged into it.
 pub(crate) fn with_only_donors_constructors(graft: &Image<'_>) -> Option<Vec<u8>> {
     let (_, merged) = note(graft.bytes)?;
     let tag = if merged.preinit { dynamic::PREINIT_ARRAYSZ } else { dynamic::INIT_ARRAYSZ };

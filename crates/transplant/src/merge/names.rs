@@ -1,5 +1,5 @@
 //! The dynamic symbols of the program and of the donor in one table, and the hash tables, versions and names that go
-//! with it. What the donor brings is found first by every look-up of the process, since these begin with the program.
+//! with it. Every look-up of the process finds the donor's symbols first, since look-ups begin with the program.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,10 +9,10 @@ use super::dynamic::{Dynamic, GNU_HASH, HASH, Symbol};
 use super::hashes;
 use crate::image::{STT_FUNC, SYMBOL};
 
-/// VER_NDX_GLOBAL: a definition of it serves those who ask for any version, or for none (glibc elf/dl-lookup.c).
+/// VER_NDX_GLOBAL: a definition of it serves references to any version, or to no version (glibc elf/dl-lookup.c).
 const OF_ANY_VERSION: u16 = 1;
 const STB_GLOBAL: u8 = 1;
-/// The prefix of the donor's own name of a function whose public name leads to a stub of the program's.
+/// The prefix of the symbol for a donor's function whose public name already denotes a stub in the program.
 const ALIAS: &[u8] = b"allograft.";
 
 /// The tables, as they will be in memory.
@@ -27,11 +27,11 @@ pub(super) struct Names {
     /// `None` if the program has no such table.
     pub(super) gnu_hash: Option<Vec<u8>>,
     pub(super) hash: Option<Vec<u8>>,
-    /// The new number of each of the program's symbols, and of each of the donor's.
+    /// The new numbers of the program's symbols, and of the donor's symbols.
     pub(super) programs: Vec<u32>,
     pub(super) donors: Vec<u32>,
-    /// The program's own undefined symbols of the family whose address the program takes as that of its stub: for
-    /// the slot behind the stub, the number of the symbol that leads on to the donor.
+    /// The program's own undefined symbols of the family whose address the program takes as that of its stub: the
+    /// number of the symbol that sends the stub's slot on to the donor.
     pub(super) aliases: HashMap<u32, u32>,
     /// The names that the donor defines now.
     pub(super) defined: usize,
@@ -50,16 +50,16 @@ struct Entry<'a> {
 enum Origin {
     Program(usize),
     Donor(usize),
-    /// Leads the slot of this symbol of the program's to the donor.
+    /// Points this symbol's slot at the donor.
     Alias(usize),
 }
 
 /// Makes the tables. The donor's first byte will be at `base`; the program's thread-local storage begins `front` bytes
-/// later than before. A symbol of the donor's lies in the section `section`.
+/// later than before. The donor's symbols are in the section `section`.
 pub(super) fn merged<'a>(program: &Dynamic<'a>, donor: &Dynamic<'a>, base: u64, front: u64, section: u16) -> Names {
     let is_family = |name: &[u8]| family::exported().any(|own| own.as_bytes() == name);
     let mut entries: Vec<Entry<'a>> = Vec::new();
-    // The stubs whose address stands for a function of the family in the whole process.
+    // The stubs whose address is the function's address in the whole process.
     let mut stubs: HashMap<&[u8], (usize, u64)> = HashMap::new();
     let with_slot: Vec<u32> = program.slots.iter().map(|slot| slot.symbol).collect();
     for (index, symbol) in program.symbols.iter().enumerate() {

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  file                                                          memory
-//!  the program as it was                                         the same addresses
+//!  the program, unchanged                                        the same addresses
 //!  page   note, names                                     R      \
 //!  page   dynamic section                                 RW      |  behind the program's last segment
 //!  page   program headers                                 R      /
@@ -26,19 +26,19 @@ use crate::kind;
 use crate::location::Location;
 use crate::refusal::Refusal;
 
-/// The room behind the library's name, so that a copy of the program can have another one.
+/// The room behind the library's name, so that a copy of the program can have a different name.
 const ROOM: usize = 64;
 
 /// A program that loads a donor.
 #[derive(Debug, Clone)]
 pub struct Need {
-    /// What was done.
+    /// The parts of the graft, for reports.
     pub plan: NeedPlan,
     /// The changed file.
     pub bytes: Vec<u8>,
 }
 
-/// What the graft changes, and what it relies on.
+/// The changes that the graft makes, with the facts that it relies on.
 #[derive(Debug, Clone)]
 pub struct NeedPlan {
     /// The program's architecture.
@@ -83,8 +83,8 @@ pub(crate) fn need(executable: &Executable<'_>, library: &[u8], note: &Needed) -
     Ok(Need { plan, bytes: assemble(image, &dynamic, library, note, location, machine.page()) })
 }
 
-/// Refuses names that the loader would not take as they are meant (glibc elf/dl-deps.c, `expand_dst`; musl
-/// ldso/dynlink.c, `load_library`).
+/// Refuses names that the loader would not take literally (glibc elf/dl-deps.c, `expand_dst`; musl ldso/dynlink.c,
+/// `load_library`).
 fn check_name(library: &[u8], libc: Libc) -> Result<(), Refusal> {
     let shown = || String::from_utf8_lossy(library).into_owned();
     let after_origin = library.strip_prefix(ORIGIN);
@@ -107,7 +107,7 @@ fn check_name(library: &[u8], libc: Libc) -> Result<(), Refusal> {
     }
 }
 
-/// What stands for the program's own folder, at the beginning of a path.
+/// The loader's variable for the program's own folder, at the beginning of a path.
 const ORIGIN: &[u8] = b"$ORIGIN/";
 
 /// Whether musl's loader answers a request for this library by itself (ldso/dynlink.c, `load_library`).
@@ -180,8 +180,8 @@ pub(crate) fn library(program: &Image<'_>) -> Option<Vec<u8>> {
     dynamic.texts(NEEDED).first().map(|name| name.to_vec())
 }
 
-/// A copy of a program that loads a donor, in which no constructor of its own runs; those of its libraries do. `None`
-/// if it loads none.
+/// Returns a copy of a program that loads a donor, in which none of the program's own constructors runs; those of its
+/// libraries do. `None` if the program loads no donor.
 pub(crate) fn without_constructors(program: &Image<'_>) -> Option<Vec<u8>> {
     note(program.bytes)?;
     let mut copy = program.bytes.to_vec();
@@ -193,7 +193,7 @@ pub(crate) fn without_constructors(program: &Image<'_>) -> Option<Vec<u8>> {
     Some(copy)
 }
 
-/// A copy of a program that loads a donor, which loads it from `library` instead. `None` if it loads none, or the path
+/// Returns a copy of a program that loads its donor from `library`. `None` if the program loads no donor, or the path
 /// is too long.
 pub(crate) fn with_library(program: &Image<'_>, library: &[u8]) -> Option<Vec<u8>> {
     note(program.bytes)?;

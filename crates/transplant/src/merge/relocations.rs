@@ -9,10 +9,10 @@ use crate::appended::PlanError;
 use crate::blob::BlobError;
 use crate::image::{Image, Segment};
 
-/// What becomes of the program's places and thread-local storage.
+/// The changes to the program's places and thread-local storage.
 #[derive(Debug)]
 pub(super) struct Moves {
-    /// The program's initial thread-local storage as it was: its segment.
+    /// The segment of the program's initial thread-local storage in stock.
     pub(super) stock: Option<Segment>,
     /// The address of the same bytes in the new storage.
     pub(super) at: u64,
@@ -45,7 +45,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// The program's.
+    /// Takes the program's relocations.
     pub(super) fn of(
         image: &Image<'_>,
         program: &Dynamic<'_>,
@@ -88,8 +88,8 @@ impl Table {
         self.relative.push(Relocation { place, kind: self.kinds.relative, symbol: 0, addend: value.cast_signed() });
     }
 
-    /// Adds the donor's: a word that is known now is written into its memory. Its first byte is at `base`; its part of
-    /// the thread-local storage begins at `storage`, which ends `end` bytes behind its beginning.
+    /// Adds the donor's relocations; a word that is known now is written into the donor's memory. Its first byte is at
+    /// `base`; its part of the thread-local storage begins at `storage`, which ends `end` bytes behind its beginning.
     pub(super) fn add_donor(
         &mut self,
         donor: &mut Donor<'_>,
@@ -122,7 +122,7 @@ impl Table {
         Ok(in_storage)
     }
 
-    /// DT_RELA: those that only add the base come first, so that their number can be told (DT_RELACOUNT).
+    /// DT_RELA: those that only add the base come first, so that DT_RELACOUNT can give their number.
     pub(super) fn encode(&self) -> Vec<u8> {
         self.relative.iter().chain(&self.other).flat_map(Relocation::encode).collect()
     }
@@ -131,7 +131,7 @@ impl Table {
         (self.relative.len() + self.other.len()) * RELOCATION
     }
 
-    /// A relocation of the program's with the number that its symbol has now.
+    /// A program's relocation with the new number of its symbol.
     fn renumbered(
         &self,
         relocation: &Relocation,

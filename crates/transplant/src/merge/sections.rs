@@ -1,6 +1,6 @@
 //! Section headers of a merged program. A section whose content is written anew elsewhere stays as data that nothing
-//! reads, under another name; the new one has the old name. So every byte that is loaded lies in a section, in the
-//! order of addresses, which GNU strip and objcopy need to keep it.
+//! reads, under another name; the new one has the old name. So every loaded byte is in a section, in the order of
+//! addresses, which GNU strip and objcopy need to keep it.
 
 use std::ops::Range;
 
@@ -23,13 +23,13 @@ const SHT_GNU_VERSYM: u32 = 0x6fff_ffff;
 /// Before the name of a section that is written anew elsewhere.
 const STOCK: &[u8] = b".stock";
 
-/// What a new part of the file is.
+/// The content of a new part of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Note,
     /// The note on a shared object.
     NoteOnNeeded,
-    /// What a shared object begins with: its own headers.
+    /// The start of a shared object: its own headers.
     Head,
     DonorsNotes,
     Symbols {

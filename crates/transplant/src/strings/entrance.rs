@@ -66,9 +66,10 @@ fn has_room(code: &Code<'_>, function: &Function, site: u64, size: u64) -> bool 
     function.instructions.contains_key(&site)
 }
 
-/// The places that no branch from outside may lead to: those behind the first overwritten byte. If the function itself
-/// goes back there, as a loop does, it is every place behind its beginning, since none is executed after the
-/// redirection.
+/// The places that no branch from outside may target: those behind the first overwritten byte.
+///
+/// If the function itself branches back into the overwritten bytes, as a loop does, every place behind its start
+/// counts, since none is executed after the redirection.
 fn unexpected(function: &Function, site: u64, size: u64) -> BTreeSet<u64> {
     let over = site + 1..site + size;
     let goes_back = function.instructions.values().any(|instruction| match instruction.flow {

@@ -2,14 +2,15 @@
 //!
 //! In a program with symbols, only functions with a string function's name are examined. Without symbols, every
 //! function that starts where a call leads is examined, and only its behaviour shows what it is. Then more is required,
-//! since a function of the program's own may behave the same for other reasons:
+//! since one of the program's own functions may behave like this for other reasons:
 //!
 //! - A comparison has to give the difference of the bytes, as musl's does, and not only its sign.
 //! - A function that takes as long for an early hit as for a late one stays: comparisons of secrets are written so.
 //!   (With symbols, too.)
-//! - memcpy is accepted only if musl's allocator calls it. Where blocks overlap, another copy may be meant to repeat
-//!   bytes.
-//! - memcmp has to lie among musl's functions: another comparison may be given a size that is larger than the blocks.
+//! - memcpy is accepted only if musl's allocator calls it. A program's own copy function may repeat bytes on purpose
+//!   where blocks overlap.
+//! - memcmp has to be placed among musl's functions: another comparison may be given a size that is larger than the
+//!   blocks.
 //! - bcmp has no result that tells it from other comparisons, and stays.
 
 mod entrance;
@@ -46,7 +47,7 @@ pub enum Kept {
     /// There is no room for a jump.
     #[error("it has no room for a jump")]
     NoRoom,
-    /// A branch leads to bytes that would be overwritten.
+    /// A branch targets bytes that would be overwritten.
     #[error("code at {site:#x} jumps into its beginning")]
     JumpedInto {
         /// The branch.
@@ -124,7 +125,7 @@ fn by_name(code: &Code<'_>, others: &BTreeSet<StringFunction>) -> Vec<StringEntr
     named.into_iter().filter_map(entry).collect()
 }
 
-/// Of two names for one function, the one with the stronger contract.
+/// The name with the stronger contract, if one function has several.
 fn wider(functions: &BTreeSet<StringFunction>) -> Option<StringFunction> {
     [StringFunction::Memmove, StringFunction::Memcmp].into_iter().find(|function| functions.contains(function))
 }
@@ -150,7 +151,7 @@ fn by_behaviour(code: &Code<'_>, family: &Family, others: &BTreeSet<StringFuncti
     let mut found = Vec::new();
     let Some(mut prover) = Prover::of(code.image, Strictness::Difference) else { return found };
     for start in code.led_to() {
-        // Jumps also lead into the middle of functions.
+        // Jumps also go into the middle of functions.
         let begins = code.is_start(start) || code.machine.follows_an_end(code.image, start);
         if own.contains(&start) || !begins {
             continue;

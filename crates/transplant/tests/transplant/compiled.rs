@@ -1,4 +1,4 @@
-//! Functions of musl as other compilers write them: found by `cargo xtask proof`, made here out of Debian's.
+//! Functions of musl as other compilers write them: found by `cargo xtask proof`, made here out of Debian's functions.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +14,7 @@ use transplant::{Graft, Plan};
 
 use crate::{BLOB, graft, linked};
 
-/// Grafts with symbols and as if there were none: one finds nothing that the other does not. Then runs it.
+/// Grafts with symbols and as if stripped: both find the same. Then runs the graft.
 pub(crate) fn grafted(program: &[u8], folder: &Path, name: &str) -> Plan {
     let made = |as_if_stripped| graft(program, &BLOB, as_if_stripped).unwrap().unwrap();
     let (Graft { plan: with, bytes }, without) = (made(false), made(true).plan);
@@ -59,7 +59,8 @@ fn a_fork_hook_that_writes_a_register() {
     let after = grafted(&program, folder.path(), "fork_owners");
     assert!(after.fork_hook);
     assert_eq!(after.entries, before.entries);
-    // A register that holds who forked makes nothing anew: then there is no hook, and a program that forks is refused.
+    // With who in the register instead of 0, the store re-initialises nothing: then there is no hook, and a program
+    // that forks is refused.
     program[store..store + 2].copy_from_slice(b"\x89\xf8");
     for as_if_stripped in [false, true] {
         assert!(graft(&program, &BLOB, as_if_stripped).unwrap().is_err());
@@ -138,8 +139,8 @@ fn a_function_behind_a_call_that_does_not_return() {
     assert_eq!(found, 2, "musl's own and the public one: {:?}", stripped.entries);
 }
 
-/// Padding that reads as a call into the midst of the family's functions. What lies behind that place is a part of
-/// them, and no function that nothing calls: zig 0.14 at -O2 made a program with such bytes before `aligned_alloc`.
+/// Padding that reads as a call into the midst of the family's functions. The bytes behind that place belong to the
+/// family, and are not an uncalled function: zig 0.14 at -O2 made a program with such bytes before `aligned_alloc`.
 #[test]
 #[ignore = "minutes: half a minute of processor time"]
 fn bytes_that_read_as_a_call() {
@@ -160,7 +161,7 @@ fn bytes_that_read_as_a_call() {
             all += 1;
             let Ok(Graft { plan: after, bytes }) = graft(&program, &BLOB, true).unwrap() else { continue };
             grafted += 1;
-            // A function that only jumps to another one may be left to that.
+            // A function that only jumps may be served by its target.
             let found = |entry| before.entries.contains(entry);
             assert!(after.entries.iter().all(found), "{place:#x} in {}: {:?}", entry.role, after.entries);
             if after.entries != before.entries {
@@ -172,7 +173,7 @@ fn bytes_that_read_as_a_call() {
     assert!(grafted > all / 2, "{grafted} of {all}");
 }
 
-/// Returns the places of a function that it jumps to, and that it also reaches from the instruction in front of them.
+/// Returns the places in a function that it jumps to, and that it also reaches from the instruction before.
 fn joints(program: &[u8], function: u64) -> BTreeSet<u64> {
     let size = object::File::parse(program).unwrap().symbols().find(|it| it.address() == function).unwrap().size();
     let code = &program[usize::try_from(function - 0x40_0000).unwrap()..][..usize::try_from(size).unwrap()];
@@ -186,8 +187,8 @@ fn joints(program: &[u8], function: u64) -> BTreeSet<u64> {
     places.filter(|place| own.iter().any(|before| before.next_ip() == *place && goes_on(before))).collect()
 }
 
-/// Bytes that read as a call to a place that a function jumps to, and falls into: no function begins there. lamdera, a
-/// program of GHC's, has such bytes for a `hlt` of `__malloc_allzerop`.
+/// Bytes that read as a call to a place that a function jumps to, and falls into: no function begins there. lamdera,
+/// which GHC compiled, has such bytes for a `hlt` of `__malloc_allzerop`.
 #[test]
 fn bytes_that_read_as_a_call_to_where_a_function_jumps() {
     const PADDING: &[u8] = b"\x66\x2e\x0f\x1f\x84\0\0\0\0\0";
@@ -204,7 +205,7 @@ fn bytes_that_read_as_a_call_to_where_a_function_jumps() {
             program[site + 1..site + 5].copy_from_slice(&distance.to_le_bytes());
             let after = graft(&program, &BLOB, true).unwrap();
             let after = after.unwrap_or_else(|refusal| panic!("{place:#x} in {}: {refusal}", entry.role));
-            // This program does not fork, so nothing leads to the hook.
+            // This program does not fork, so nothing refers to the hook.
             let lost: Vec<_> = before.entries.iter().filter(|entry| !after.plan.entries.contains(entry)).collect();
             assert!(lost.iter().all(|entry| entry.role == Role::ForkHook), "{place:#x}: {lost:?}");
             tried.push(entry.role);

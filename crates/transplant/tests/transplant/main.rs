@@ -56,7 +56,7 @@ fn code_says_the_same_as_symbols() {
         let with = graft(&bytes, &BLOB, false).unwrap().unwrap().plan;
         let without = graft(&bytes, &BLOB, true).unwrap().unwrap().plan;
         assert!(with.symbols && !without.symbols);
-        // This program does not fork: nothing leads to the hook, which is found by its place behind another function.
+        // This program does not fork: nothing calls the hook, which is found by its place behind another function.
         assert!(with.fork_hook && without.fork_hook);
         let roles = [
             Role::Malloc,
@@ -82,7 +82,7 @@ fn the_same_bytes_each_time_and_the_program_in_place() {
     let one = graft(&FAMILY, &BLOB, false).unwrap().unwrap().bytes;
     assert!(one == graft(&FAMILY, &BLOB, false).unwrap().unwrap().bytes);
     let changed: Vec<usize> = (64..FAMILY.len()).filter(|at| one[*at] != FAMILY[*at]).collect();
-    // Jumps, a call, an operand; and thread-local symbols, of which this program's libc has none.
+    // Jumps, a call, an operand; and thread-local symbols, which this program's libc lacks.
     assert!(changed.len() < 5 * 26, "{}", changed.len());
     assert!(matches!(graft(&one, &BLOB, false).unwrap(), Err(Refusal::Grafted { .. })));
 }

@@ -48,8 +48,8 @@ fn with_zeros(mut program: Vec<u8>) -> Vec<u8> {
     program
 }
 
-/// Each function is found at the start that its symbol gives: nothing calls some of them, and others fall into what
-/// lies behind them.
+/// Each function is found at the start that its symbol gives: nothing calls some of them, and others fall through into
+/// the next function.
 #[test]
 fn sections_in_any_order() {
     let folder = tempfile::tempdir().unwrap();

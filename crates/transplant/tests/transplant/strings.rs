@@ -1,4 +1,4 @@
-//! The string functions of programs linked with stock musl: with symbols and as if there were none.
+//! The string functions of programs linked with stock musl: with symbols and as if stripped.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -67,7 +67,7 @@ fn the_same_bytes_each_time_and_nothing_without_being_asked() {
     }
 }
 
-/// What something jumps into behind its first byte stays.
+/// A function that something jumps into behind its first byte stays.
 #[test]
 fn a_function_that_is_jumped_into_stays() {
     let folder = tempfile::tempdir().unwrap();

@@ -178,7 +178,7 @@ impl Body {
                 self.put().call(u32::try_from(before).expect("less than 2^32 functions"));
             }
             5 => {
-                // Converts from another type.
+                // Converts from a different type.
                 let from = (kind + 1) % TYPES.len();
                 self.expression(from, depth - 1);
                 let mut put = self.put();

@@ -45,7 +45,7 @@ fn again(source: &str) -> Option<(usize, u32)> {
     Some((text.len(), crc32fast::hash(text.as_bytes())))
 }
 
-/// Reads the sources in an order that is the same everywhere.
+/// Reads the sources in the same order on every machine.
 fn read(folder: &Path, sources: &mut Vec<String>) -> io::Result<()> {
     let entries: io::Result<Vec<_>> = fs::read_dir(folder)?.collect();
     let mut paths: Vec<PathBuf> = entries?.into_iter().map(|entry| entry.path()).collect();

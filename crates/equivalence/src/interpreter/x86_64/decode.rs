@@ -62,7 +62,8 @@ fn flow(instruction: &Instruction) -> Option<Flow> {
     }
 }
 
-/// Returns the execution of an instruction; `None` if there is none. This alone rejects most functions of a program.
+/// Returns the execution of an instruction; `None` if it cannot be executed. This alone rejects most functions of a
+/// program.
 fn execution(instruction: &Instruction) -> Option<Execution> {
     let plain = !instruction.has_lock_prefix()
         && matches!(instruction.segment_prefix(), Register::None | Register::DS | Register::CS);
@@ -73,7 +74,7 @@ fn execution(instruction: &Instruction) -> Option<Execution> {
         () if !plain || writes_fixed => None,
         // The flow is its whole effect.
         () if instruction.flow_control() != FlowControl::Next => Some(|_, _| Ok(())),
-        // Some names are also those of SSE2 instructions.
+        // Some SSE2 instructions have these names too.
         () if instruction.is_string_instruction() => {
             // By registers of 64 bits, not by their lower halves.
             let whole = |kind| matches!(kind, OpKind::MemoryESRDI | OpKind::MemorySegRSI | OpKind::Register);

@@ -16,7 +16,7 @@ pub(super) fn execution(i: &Instruction) -> Option<Execution> {
             p.down = i.mnemonic() == Mnemonic::Std;
             Ok(())
         },
-        // Constants and loaded values are never marked: they depend on nothing, or on more than alignment.
+        // Constants and loaded values are never marked: they do not depend on alignment, or on more than alignment.
         M::Mov => |p, i| {
             let of_alignment = i.op1_kind() == OpKind::Register && p.is_of_alignment(i, 1);
             let (value, known) = p.operand(i, 1)?;
@@ -189,7 +189,7 @@ fn arithmetic(p: &mut Processor<'_>, i: &Instruction) -> Result<(), Unproven> {
     let which = if matches!(mnemonic, Mnemonic::Inc | Mnemonic::Dec) { ALL & !CARRY } else { ALL };
     let carries = matches!(mnemonic, Mnemonic::Adc | Mnemonic::Sbb);
     let of_alignment = !carries && p.is_of_alignment(i, 0) && (i.op_count() == 1 || p.is_of_alignment(i, 1));
-    // Only for a test of the lowest four bits, and not for the distance between two pointers, for example.
+    // Only for a test of the lowest four bits; not, for example, for the distance between two pointers.
     let asks = matches!(mnemonic, Mnemonic::Test | Mnemonic::And) && matches!(i.try_immediate(1), Ok(1..16));
     p.flags_of_alignment = of_alignment && asks;
     match known == WHOLE {

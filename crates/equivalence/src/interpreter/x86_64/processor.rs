@@ -32,7 +32,7 @@ pub(in crate::interpreter) struct Processor<'a> {
     pub(super) known: [u8; 16],
     /// Registers whose lowest four bits depend only on those of the pointer arguments.
     pub(super) of_alignment: [bool; 16],
-    /// Whether the flags depend only on those.
+    /// Whether the flags depend only on those bits.
     pub(super) flags_of_alignment: bool,
     pub(super) vector: [u128; 16],
     pub(super) vector_known: [bool; 16],
@@ -74,7 +74,7 @@ impl<'a> processor::Processor<'a> for Processor<'a> {
 
     fn begin(&mut self, arguments: &[Argument]) {
         for (register, value) in self.general.iter_mut().enumerate() {
-            // A number that is no address or length in use.
+            // A number that is not an address or length in use.
             *value = 0x9d3f_5a71_c80b_2e64_u64.rotate_left(register as u32 * 3) ^ self.budget.steps;
         }
         self.callers = CALLERS.map(|register| self.general[register]);
@@ -242,7 +242,7 @@ impl Processor<'_> {
         (self.general[number] >> shift, self.known[number] >> (shift / 8))
     }
 
-    /// Writes to a register: 32 bits clear the upper half; fewer bits leave the rest as it is.
+    /// Writes to a register: 32 bits clear the upper half; fewer bits keep the rest.
     pub(super) fn set_register(&mut self, register: Register, value: u64, known: u8) {
         let (number, high) = place(register);
         self.of_alignment[number] = false;
@@ -269,7 +269,7 @@ impl Processor<'_> {
         }
     }
 
-    /// Writes to the first operand, and records the same for it if it is a register.
+    /// Writes to the first operand, and records `of_alignment` for it if it is a register.
     pub(super) fn set_first(
         &mut self,
         instruction: &Instruction,
@@ -312,7 +312,7 @@ pub(super) fn mask_of_bytes(size: usize) -> u8 {
     if size >= 8 { WHOLE } else { (1 << size) - 1 }
 }
 
-/// A general register's number, and whether its second byte is meant.
+/// A general register's number, and whether the operand is its second byte.
 fn place(register: Register) -> (usize, bool) {
     match register {
         Register::AH => (0, true),

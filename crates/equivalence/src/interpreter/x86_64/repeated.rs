@@ -6,7 +6,7 @@ use super::flags::{ALL, Flags, ZERO, mask};
 use super::processor::{Processor, RAX, RCX, RDI, RSI};
 use crate::Unproven;
 
-/// Whether a string instruction of that name can be executed here. Some names are also those of other instructions.
+/// Whether a string instruction of that name can be executed here. Some other instructions have these names too.
 pub(super) fn knows(mnemonic: Mnemonic) -> bool {
     use Mnemonic::{Cmpsb, Lodsb, Movsb, Movsd, Movsq, Movsw, Scasb, Stosb, Stosd, Stosq, Stosw};
     matches!(mnemonic, Cmpsb | Lodsb | Movsb | Movsd | Movsq | Movsw | Scasb | Stosb | Stosd | Stosq | Stosw)

@@ -15,8 +15,8 @@ const PROGBITS: u32 = 1;
 const NEW_LOADS: usize = 3;
 const NEW_SECTIONS: usize = 5;
 
-/// Checks that the file `elf`, as it was written, is the file `stock` with a donor. The check fails for a file that has
-/// been stripped since.
+/// Checks that the file `elf`, as a graft writes it, is the file `stock` with a donor. The check fails for a file that
+/// was stripped later.
 pub(in crate::verify) fn check(elf: &Elf<'_>, stock: &Elf<'_>) -> Check {
     let checked = headers(elf, stock).and_then(|()| compare(elf, stock));
     Check::unless("file", checked.err().into_iter().collect(), || {

@@ -1,5 +1,5 @@
-//! Reads a grafted dynamic loader again, musl's libc.so. Its note, its entry points and its donor are an executable's;
-//! what is its own is here.
+//! Verifies a grafted dynamic loader, musl's libc.so. Its note, its entry points and its donor are checked like an
+//! executable's; this module checks the parts that only a loader has.
 //!
 //! | module | what lives there |
 //! | --- | --- |
@@ -23,7 +23,7 @@ const PF_W: u32 = 2;
 /// src/thread/pthread_key_create.c).
 const VALUES: u64 = 1024;
 
-/// The calls that lead to the donor: at the end of a thread, and at that of the process.
+/// The calls that are redirected to the donor: at the ends of a thread and of the process.
 const CALLS: usize = 2;
 
 /// Whether a file is musl's libc.so, by names that only it exports.

@@ -1,4 +1,4 @@
-//! The donor's memory in a merged program: every byte is that of the shared object as it was linked, relocated.
+//! The donor's memory in a merged program: every byte is the linked shared object's, relocated.
 
 use super::Merged;
 use super::machine::Machine;
@@ -113,7 +113,7 @@ fn compare(
         return Err(format!("{} relocations of the donor are not the {} expected", there.len(), expected.len()));
     }
 
-    // What a graft fills in: the note, the options, and what is made read-only.
+    // The fields that a graft fills in: the note, the options, and the ranges that are made read-only.
     let mut skip = Vec::new();
     let note = Subject::Malloc.section().as_bytes();
     for section in linked.elf.sections.iter().filter(|it| it.name == OPTIONS || it.name == note) {
@@ -133,7 +133,8 @@ fn compare(
     Ok(size)
 }
 
-/// Checks that what the donor makes read-only is its own part that says so, and the pages behind it up to the headers.
+/// Checks that the donor makes read-only exactly its own PT_GNU_RELRO, and the pages behind its memory up to the
+/// headers.
 fn sealed_right(
     found: &[u8],
     at: usize,
@@ -167,7 +168,7 @@ fn sealed_right(
 }
 
 /// Checks that the initial thread-local storage is the donor's and the program's, each at its place, and zeros between;
-/// and that the program's is as far from the thread pointer as it was, where its code counts from.
+/// and that the program's keeps its distance from the thread pointer, which its code uses.
 fn thread_image(
     storage: &Segment<'_>,
     own: &Segment<'_>,

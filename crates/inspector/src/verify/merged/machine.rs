@@ -1,5 +1,5 @@
-//! What of a merged program depends on the architecture: the numbers of relocations, the pages, and where thread-local
-//! storage lies.
+//! The architecture's part of a merged program: the numbers of relocations, the pages, and the place of thread-local
+//! storage.
 
 use crate::elf::{Elf, Segment};
 use crate::report::Arch;
@@ -12,8 +12,8 @@ pub(super) struct Machine {
     pub(super) glob_dat: u32,
     pub(super) jump_slot: u32,
     pub(super) tpoff: u32,
-    /// Those whose addend is a place in the program's thread-local storage: offsets in a module, from the thread
-    /// pointer, and descriptors.
+    /// The relocations whose addend is a place in the program's thread-local storage: offsets in a module, from the
+    /// thread pointer, and descriptors.
     pub(super) of_storage: [u32; 3],
     /// The largest page of the system in bytes, which parts with other permissions do not share.
     pub(super) page: u64,
@@ -48,7 +48,7 @@ const AARCH64: Machine = Machine {
 const HEAD: u64 = 16;
 
 impl Machine {
-    /// Those of the file's architecture. Others have no merged programs; for them, any will do.
+    /// Returns the numbers of the file's architecture. Others have no merged programs, so any numbers will do.
     pub(super) fn of(elf: &Elf<'_>) -> Machine {
         if elf.arch == Arch::Aarch64 { AARCH64 } else { X86_64 }
     }

@@ -1,5 +1,5 @@
-//! Reads a dynamic program again that a donor was merged into: every look-up of the malloc family leads to the donor,
-//! everything of the program is what it was, and the donor is what was linked.
+//! Verifies a dynamic program that a donor was merged into: every look-up of the malloc family finds the donor, the
+//! program is otherwise unchanged, and the donor is the one that was linked.
 
 mod donor;
 mod machine;
@@ -38,10 +38,10 @@ const WEAK: u8 = 0x20;
 const ANY_VERSION: u16 = 1;
 /// The lists of functions that are called at the start and at the end, each with its size.
 const LISTS: [(u64, u64); 3] = [(25, 27), (32, 33), (26, 28)];
-/// What the note says, with addresses.
+/// The contents of the note, with addresses.
 struct Merged {
     donor: Range<u64>,
-    /// The bytes in front of the program's storage, and the place of the donor's in it.
+    /// The bytes in front of the program's storage, and the place of the donor's storage.
     front: u64,
     own: u64,
     constructors: u64,
@@ -90,14 +90,14 @@ pub(crate) fn has_merged_note(elf: &Elf<'_>) -> bool {
 /// else changed.
 ///
 /// # Errors
-/// A file is no ELF file, or too damaged to be read.
+/// A file is not an ELF file, or too damaged to be read.
 pub fn merged(graft: &[u8], stock: Option<&[u8]>) -> Result<Vec<Check>, InspectError> {
     let (elf, stock) = (parse(graft)?, stock.map(parse).transpose()?);
     Ok(checks(&elf, stock.as_ref()))
 }
 
-/// Returns the checks of a merge as it was written: those of [`merged`], that the donor, its shared object as it was
-/// linked, is in there with these notes, and that the file is otherwise stock's.
+/// Returns all checks of a merge before it was stripped or changed: those of [`merged`], that the file contains the
+/// linked donor with these notes, and that the rest of the file is stock's.
 pub(super) fn complete(elf: &Elf<'_>, stock: &Elf<'_>, linked: &Elf<'_>, notes: [Option<&str>; 2]) -> Vec<Check> {
     let mut checks = checks(elf, Some(stock));
     if let Ok(merged) = found(elf) {
@@ -108,12 +108,12 @@ pub(super) fn complete(elf: &Elf<'_>, stock: &Elf<'_>, linked: &Elf<'_>, notes: 
     checks
 }
 
-/// Returns what the note on a merge says; or what is wrong with it.
+/// Returns the contents of the note on a merge, or its fault.
 fn found(elf: &Elf<'_>) -> Result<Merged, String> {
     Merged::of(elf).unwrap_or_else(|| Err("there is no note on a merge".to_owned()))
 }
 
-/// Returns the check whether the donor in a merged program is this one, by its shared object as it was linked.
+/// Returns the check whether the donor in a merged program is this one, given as a linked shared object.
 ///
 /// # Errors
 /// As for [`merged`].
@@ -185,7 +185,7 @@ fn lookup(tables: &Tables<'_, '_>, merged: &Merged) -> Check {
                 continue;
             }
         };
-        // A stub of the program's, whose slot leads to the donor.
+        // One of the program's stubs, whose slot is bound to the donor.
         let alias = [ALIAS, name.as_bytes()].concat();
         let through_slot = || {
             let leads = tables.found(&alias).ok().flatten().is_some_and(|symbol| code(symbol.value));
@@ -240,7 +240,7 @@ pub(super) fn unchanged(graft: &Elf<'_>, stock: &Elf<'_>, start: u64, slots: &Ra
 /// Checks that each name that is found in stock is found in the graft, with the same meaning.
 fn symbols(graft: &Tables<'_, '_>, stock: &Tables<'_, '_>, merged: &Merged) -> Check {
     let (mut complaints, mut count) = (Vec::new(), 0);
-    // Programs have ten thousands of them.
+    // Programs have tens of thousands of them.
     let mut every: HashMap<&[u8], Vec<Symbol<'_>>> = HashMap::new();
     for symbol in stock.all() {
         every.entry(symbol.name).or_default().push(symbol);
@@ -265,15 +265,15 @@ fn symbols(graft: &Tables<'_, '_>, stock: &Tables<'_, '_>, merged: &Merged) -> C
             complaints.push(format!("`{}` is not what it was", printable(symbol.name)));
         }
     }
-    // Those that no look-up finds, for relocations: stock's, and names that are only asked for.
+    // Symbols that no look-up finds, for relocations: stock's, and undefined names.
     let asked = |symbol: &Symbol<'_>| (symbol.section, symbol.value, symbol.size) == (0, 0, 0);
     for symbol in graft.unhashed() {
-        // As the donor asks for a function of libc's.
+        // The donor's undefined functions, which libc defines.
         let known = [GLOBAL, GLOBAL | FUNCTION, WEAK, WEAK | FUNCTION].contains(&symbol.info);
         if asked(&symbol) && known && symbol.version == ANY_VERSION {
             continue;
         }
-        // A variable of a library's has no place here.
+        // A library's variable has no place here.
         let front = if symbol.info & 15 == TLS && symbol.section != 0 { merged.front } else { 0 };
         let was = Symbol { value: symbol.value.wrapping_sub(front), ..symbol };
         // A stub's address is that of the definition now.
@@ -342,7 +342,7 @@ fn relocations(graft: &Tables<'_, '_>, stock: &Tables<'_, '_>, merged: &Merged) 
         .into_iter()
         .filter(|relocation| is_programs(relocation.place))
         .map(|relocation| match relocation.symbol.strip_prefix(ALIAS) {
-            // A stub's slot: `lookup` has checked where it leads.
+            // A stub's slot: `lookup` has checked its target.
             Some(name) if relocation.kind == machine.jump_slot && is_family(name) => {
                 let version = before.iter().find(|it| it.place == relocation.place).map_or(0, |it| it.version);
                 Relocation { symbol: name, version, ..relocation }
@@ -362,8 +362,8 @@ fn relocations(graft: &Tables<'_, '_>, stock: &Tables<'_, '_>, merged: &Merged) 
     )
 }
 
-/// Checks that the dynamic section says the same as stock's, but for the tables, and that the lists of functions are
-/// the donor's followed by the program's.
+/// Checks that the dynamic section has the same entries as stock's, except for the tables, and that the lists of
+/// functions are the donor's followed by the program's.
 fn dynamic(graft: &Tables<'_, '_>, stock: &Tables<'_, '_>, merged: &Merged) -> Check {
     let kept = |tables: &Tables<'_, '_>| -> Vec<(u64, u64)> {
         tables.entries.iter().filter(|(tag, _)| !CHANGED.contains(tag)).copied().collect()

@@ -307,7 +307,7 @@ pub(super) fn scaling(results: &Results, cases: &[&CaseResult]) -> Option<String
     Some(text + "</svg>")
 }
 
-/// Draws how each arm copes with more work.
+/// Draws how each arm's time grows with the work.
 pub(super) fn degradation(results: &Results) -> Option<String> {
     let figures: Vec<(&str, f64)> = results
         .arms
@@ -351,7 +351,7 @@ mod tests {
         assert!(wide.len() < 10 && wide.contains(&1.0) && wide[wide.len() - 1] >= 600.0, "{wide:?}");
     }
 
-    /// Sums of fractions are rounded. The placing of names in a row must end all the same.
+    /// Sums of fractions are rounded. The placing of names in a row must still end.
     #[test]
     fn names_find_a_place_whatever_the_fractions() {
         let mut random = fastrand::Rng::with_seed(14);

@@ -129,7 +129,7 @@ fn p_value(p: f64) -> String {
     if p < 0.001 { "&lt; 0.001".to_owned() } else { format!("{p:.3}") }
 }
 
-/// Returns what was measured, on which machine, and how.
+/// Returns the circumstances: the measured programs, the machine, and the method.
 pub(super) fn circumstances(results: &Results) -> String {
     let mut lines = vec![("machine", results.machine.description())];
     let disturbed = results.cases.iter().find_map(|case| case.disturbance.description());

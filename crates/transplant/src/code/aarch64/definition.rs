@@ -1,4 +1,4 @@
-//! What an instruction of aarch64 does to the value in a register or on the stack.
+//! The effect of an aarch64 instruction on the value in a register or on the stack.
 
 use super::super::Code;
 use super::super::origin::{Definition, Location};
@@ -85,7 +85,7 @@ fn of_memory(word: Word, base: u32, distance: i64) -> Definition {
         Operation::Move { to, from } if to == base && from != ZERO => before(from, distance),
         Operation::Memory(access) if access.base == base && access.index.is_none() && access.literal.is_none() => {
             let step = access.step.unwrap_or(0);
-            // From the base as it was before the instruction.
+            // From the base's value before the instruction.
             let place = distance.wrapping_add(step);
             let stored = access.stores && access.size >= 4;
             let value = match (access.register, access.second) {

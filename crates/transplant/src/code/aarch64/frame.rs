@@ -8,7 +8,7 @@ use super::word_at;
 use crate::code::Code;
 
 /// Whether the code at `start` loads the return address from a frame that exists already, and saves none itself on any
-/// way. No function does that: the code is a part of the function that made the frame.
+/// path. No function does that: the code is a part of the function that made the frame.
 pub(super) fn is_anothers(code: &Code<'_>, start: u64) -> bool {
     const MOST_INSTRUCTIONS: usize = 1500;
     let (mut seen, mut open) = (HashSet::new(), vec![(start, 0)]);

@@ -94,7 +94,7 @@ pub(super) fn values(code: &Code<'_>, start: u64) -> Option<i64> {
     None
 }
 
-/// Stores of an address at this distance from the thread pointer.
+/// Addresses that a function stores at this distance from the thread pointer.
 pub(super) fn stored(code: &Code<'_>, function: &Function, offset: i64) -> BTreeSet<u64> {
     let states = values::of_function(code, function);
     let stored = |word: Word| {

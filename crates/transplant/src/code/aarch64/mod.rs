@@ -83,7 +83,7 @@ impl Machine for Aarch64 {
     }
 
     /// An address is made from a page (ADRP) and a number that is added to it, by one instruction or several, on any
-    /// way through the code; or it is near (ADR, LDR); or it is a branch's target.
+    /// path through the code; or it is near (ADR, LDR); or it is a branch's target.
     fn references(&self, code: &Code<'_>, range: Range<u64>) -> Vec<Reference> {
         /// The distance from the page to the address: objects that share one base are at most this far from it.
         const REACH: u64 = 0x4000;

@@ -10,7 +10,7 @@ use super::word::{Access, FRAME, Operation, ZERO, operation, reads, selects, wri
 use super::word_at;
 use crate::code::Code;
 
-/// Returns each address that is made from what the ADRP or ADR at `start` loads, on every way from there, with the
+/// Returns each address that is made from what the ADRP or ADR at `start` loads, on every path from there, with the
 /// instruction that makes it. `None` if it cannot be followed everywhere.
 pub(super) fn follow(code: &Code<'_>, start: u64) -> Option<Vec<(u64, u64)>> {
     let first = word_at(code.image, start)?;
@@ -37,7 +37,7 @@ pub(super) fn follow(code: &Code<'_>, start: u64) -> Option<Vec<(u64, u64)>> {
 type Slot = (u32, i64);
 
 /// The places that may hold the page itself, with nothing added. gcc puts pages on the stack when registers run out. A
-/// page that is stored in other memory was not meant: it is a register without a value, stored as a part of something.
+/// page stored in other memory is not a page: it is a register without a value, stored as a part of something.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct PageHolders {
     /// As bits.
@@ -48,7 +48,7 @@ struct PageHolders {
 }
 
 impl PageHolders {
-    /// Adds the places on another way. Returns whether there are more now.
+    /// Adds the places of a second path. Returns whether there are more now.
     fn join(&mut self, other: &PageHolders) -> bool {
         let before = (self.registers, self.slots.len(), self.anywhere);
         self.registers |= other.registers;

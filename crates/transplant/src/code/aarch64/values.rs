@@ -99,7 +99,7 @@ impl State {
         self.held
     }
 
-    /// Keeps the values that hold on both ways to a place. Returns whether some were dropped.
+    /// Keeps the values that hold on both paths to a place. Returns whether some were dropped.
     fn meet(&mut self, other: &State) -> bool {
         let differ = |register: &u32| self.registers[*register as usize] != other.registers[*register as usize];
         let less = each(self.held).filter(differ).fold(0, |registers, register| registers | 1 << register);
@@ -232,8 +232,7 @@ fn pointer_at(code: &Code<'_>, place: u64) -> Option<u64> {
     (!code.image.position_independent && inside).then_some(value)
 }
 
-/// The values of registers before each instruction of a function, on every way that leads there. All are unknown at the
-/// start.
+/// The values of registers before each instruction of a function, on every path to it. All are unknown at the start.
 pub(super) fn of_function(code: &Code<'_>, function: &Function) -> BTreeMap<u64, State> {
     let mut states: BTreeMap<u64, State> = BTreeMap::from([(function.start, State::default())]);
     let mut open = vec![function.start];

@@ -68,7 +68,7 @@ pub(super) struct Access {
     pub(super) status: Option<u32>,
 }
 
-/// What is executed next.
+/// The control flow after an instruction.
 pub(super) fn flow(word: Word) -> Flow {
     match () {
         // B, BL

@@ -10,7 +10,7 @@ use crate::code::Code;
 /// The reach of a branch with a distance of one byte, and the longest instruction.
 const SHORT: u64 = 160;
 
-/// Returns site and target of those that lead into one of the ranges, each of which has the address of its function.
+/// Returns site and target of branches into one of the ranges, each of which has the address of its function.
 pub(super) fn into(code: &Code<'_>, functions: &[(u64, Range<u64>)]) -> Vec<(u64, u64)> {
     let mut found = conditional(code, functions);
     functions.iter().for_each(|(address, over)| found.extend(short(code, *address, over)));

@@ -1,4 +1,4 @@
-//! What an instruction of x86_64 does to the value in a register or on the stack.
+//! The effect of an x86_64 instruction on the value in a register or on the stack.
 
 use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register};
 
@@ -13,7 +13,7 @@ const RSP: u32 = 4;
 const RBP: u32 = 5;
 /// The registers that a function may change: all but rbx, rsp, rbp and r12 to r15.
 const SCRATCH: [u32; 9] = [0, 1, 2, 6, 7, 8, 9, 10, 11];
-/// Those that a system call changes: the result, rcx and r11.
+/// The registers that a system call changes: the result, rcx and r11.
 const BY_THE_KERNEL: [u32; 3] = [0, 1, 11];
 
 fn number(register: Register) -> u32 {

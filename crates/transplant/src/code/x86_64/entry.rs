@@ -34,7 +34,7 @@ fn is_end(bytes: &[u8]) -> bool {
         || bytes.ends_with(b"\x0f\x0b")
 }
 
-/// Whether an instruction saves a register of the caller's on the stack. gcc 15 does so without a push, behind the
+/// Whether an instruction saves one of the caller's registers on the stack. gcc 15 does so without a push, behind the
 /// first condition of a function.
 fn saves(instruction: &Instruction) -> bool {
     use Register as R;

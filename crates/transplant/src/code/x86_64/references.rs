@@ -92,8 +92,8 @@ pub(super) fn confirmed(code: &mut Code<'_>, reference: Reference, ends: &BTreeS
             return None;
         }
     }
-    // No function is known there, or one that may begin in the middle of another's instruction. Then any start nearby
-    // will do, if decoding from it in order gets there.
+    // No function is known there, or only one that may begin in the middle of a different function's instruction. Then
+    // any start nearby will do if decoding from it in order reaches the field.
     let near = code.starts_within(field.saturating_sub(SPAN)..field.saturating_add(1));
     let found =
         near.into_iter().rev().chain(code.start_before(field)).find(|start| reads_so(code, *start, reference))?;

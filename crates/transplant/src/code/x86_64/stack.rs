@@ -15,7 +15,8 @@ struct Depths {
     frame: Option<i64>,
 }
 
-/// Whether the stack is as it was at a function's start wherever it returns or goes on to another.
+/// Whether the stack pointer has its value from the function's start wherever the function returns or jumps to another
+/// function.
 pub(super) fn is_kept(image: &Image<'_>, function: &Function) -> bool {
     let mut seen: HashMap<u64, Depths> = HashMap::new();
     let mut open = vec![(function.start, Depths { stack: Some(0), frame: None })];
@@ -71,7 +72,7 @@ impl Depths {
             (Mnemonic::Add, Some(RSP), _) => Depths { stack: stack.zip(number()).map(|(at, by)| at - by), frame },
             (Mnemonic::Sub, Some(RSP), _) => Depths { stack: stack.zip(number()).map(|(at, by)| at + by), frame },
             (Mnemonic::Leave, ..) => Depths { stack: frame.map(|at| at - 8), frame: None },
-            // A call returns with the stack as it was.
+            // A call restores the stack pointer.
             (Mnemonic::Call, ..) => self,
             (Mnemonic::Pop, Some(RBP), _) => Depths { stack: stack.map(|at| at - 8), frame: None },
             (Mnemonic::Cmp | Mnemonic::Test, ..) => self,
