@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::CommandFactory;
 use format::{Arch, DonorKind};
-use hosts::{Emit, Obstacle, Remedy};
+use hosts::{Emit, ForeignWays, Obstacle, Remedy, Replacement};
 
 use crate::arguments::Arguments;
 use crate::remedy::help;
@@ -15,13 +15,16 @@ fn remedies() -> Vec<Remedy> {
     use surgery::plan::Remedy as OfArchive;
     use transplant::Remedy as OfExecutable;
     let path = || PathBuf::from("libc.a");
+    let foreign = |strings, replacement| {
+        let ways = ForeignWays { contents: None, strings, replacement, lost: vec!["wcsdup"], musl: None };
+        Remedy::Foreign(Box::new(ways))
+    };
     let archive = [
         OfArchive::LinkDonor,
         OfArchive::ListArchitectures,
         OfArchive::ListOptions,
         OfArchive::AnotherDonor,
         OfArchive::TakeGraftBack,
-        OfArchive::ReplaceForeign,
         OfArchive::BringWhatIsLost,
         OfArchive::WithoutStrings,
     ];
@@ -37,6 +40,9 @@ fn remedies() -> Vec<Remedy> {
             library: path(),
             searched: true,
         }),
+        foreign(true, Replacement::Possible),
+        foreign(true, Replacement::NeedsStock(vec!["_Znwm".to_owned(), "strdup".to_owned()])),
+        foreign(false, Replacement::Impossible("it is part of libc".to_owned())),
         Remedy::WithoutNeeded,
         Remedy::NeedTrusted,
         Remedy::NameRoot,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use format::DonorKind;
-use hosts::{Emit, Grafts, Obstacle, Operation, Remedy};
+use hosts::{Emit, ForeignWays, Grafts, Obstacle, Operation, Remedy, Replacement};
 
 use crate::shell::shell_quoted;
 
@@ -13,6 +13,7 @@ pub(crate) fn help(remedy: &Remedy) -> String {
         Remedy::Advice(advice) => advice.clone(),
         Remedy::Archive(remedy) => of_archive(*remedy).to_owned(),
         Remedy::Executable(remedy) => of_executable(*remedy).to_owned(),
+        Remedy::Foreign(ways) => foreign(ways),
         Remedy::Emulate { arch } => format!(
             "install QEMU's emulator of programs (`qemu-{arch}`, of the package qemu-user), or graft on a machine \
              that runs {arch} programs. `--untested` goes without the self-test"
@@ -73,6 +74,48 @@ pub(crate) fn help(remedy: &Remedy) -> String {
         }
         Remedy::Delete { files } => format!("delete what was written, once this is mended: {}", listed(files)),
         Remedy::Elsewhere(obstacle) => elsewhere(*obstacle).to_owned(),
+    }
+}
+
+/// The flags that help where another allocator is in libc's place.
+fn foreign(ways: &ForeignWays) -> String {
+    let release = ways.musl.as_ref().map(|release| format!(" of musl {release}")).unwrap_or_default();
+    let quoted = |names: &[&str]| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let mut parts = Vec::new();
+    if ways.strings {
+        parts.push("`--donor none` grafts the string functions alone, and leaves that allocator".to_owned());
+    }
+    parts.push(match &ways.replacement {
+        Replacement::Possible if ways.lost.is_empty() => "`--force` puts the donor in its place".to_owned(),
+        Replacement::Possible => format!(
+            "`--force` puts the donor in its place, and `--stock` with a stock libc.a{release} brings back {}",
+            quoted(&ways.lost)
+        ),
+        Replacement::NeedsStock(symbols) => {
+            let names: Vec<&str> = symbols.iter().map(String::as_str).collect();
+            let operators = names.iter().any(|name| name.starts_with("_Z"));
+            let with = if operators { ", or a folder that has it and libc++abi.a," } else { "" };
+            format!(
+                "`--force` puts the donor in its place, with `--stock` and a stock libc.a{release}{with} for what only \
+                 that allocator has: {}",
+                shortened(&names)
+            )
+        }
+        Replacement::Impossible(reason) => format!("a donor cannot take its place: {reason}"),
+    });
+    if parts.len() == 1 && matches!(ways.replacement, Replacement::Impossible(_)) {
+        parts.push("graft the stock libc.a of this toolchain; `allograft inspect` says what this one carries".into());
+    }
+    parts.join("; ")
+}
+
+/// The first few names, and how many more there are.
+fn shortened(names: &[&str]) -> String {
+    const SHOWN: usize = 4;
+    let shown: Vec<String> = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
+    match names.len().saturating_sub(SHOWN) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
     }
 }
 
@@ -139,10 +182,6 @@ fn of_archive(remedy: surgery::plan::Remedy) -> &'static str {
         Remedy::ListOptions => "`allograft donors` lists the options with their ranges",
         Remedy::AnotherDonor => "this is a fault of the donor's build: try another one with --donor",
         Remedy::TakeGraftBack => "`allograft undo`, or get the archive from its package again, and graft that",
-        Remedy::ReplaceForeign => {
-            "graft the stock libc.a of this toolchain; or replace that allocator: --force, and --stock with a stock \
-             libc.a of the same musl version for what has been lost"
-        }
         Remedy::BringWhatIsLost => {
             "name an archive that has it, or a folder of such, with --stock: libc.a for C functions, libc++abi.a or \
              libstdc++.a for C++'s operators (_Znw..., _Zdl...)"

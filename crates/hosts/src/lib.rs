@@ -50,6 +50,7 @@ mod undo;
 mod watch;
 
 pub use digest::sha256;
+pub use error::foreign::{ForeignWays, Replacement};
 pub use error::needed::{Emit, NeededError};
 pub use error::packed::PackedError;
 pub use error::remedy::{Obstacle, Remedy};

@@ -33,28 +33,42 @@ fn by_hand(lab: &Lab) {
     let mut command = fixtures::zig().command();
     command.args(compile).arg("-I").arg(source.join("include")).arg(source.join("src/static.c"));
     tool(command.arg("-o").arg(lab.path("mimalloc.o")));
-    const DELETED: [&str; 17] = [
-        "aligned_alloc.lo",
-        "calloc.lo",
-        "free.lo",
-        "free.lo",
-        "libc_calloc.lo",
-        "lite_malloc.lo",
-        "malloc.lo",
-        "malloc_usable_size.lo",
-        "memalign.lo",
-        "posix_memalign.lo",
-        "realloc.lo",
-        "realloc.lo",
-        "reallocarray.lo",
-        "strdup.lo",
-        "strndup.lo",
-        "valloc.lo",
-        "wcsdup.lo",
-    ];
-    tool(Command::new("ar").arg("d").arg(lab.path("sdk/libc.a")).args(DELETED));
+    exchange(lab, &[&ALLOCATOR[..], &["strdup.lo", "strndup.lo", "wcsdup.lo"]].concat());
+}
+
+/// Deletes members of `sdk/libc.a`, and adds `mimalloc.o`, as `ar` does it.
+fn exchange(lab: &Lab, deleted: &[&str]) {
+    tool(Command::new("ar").arg("d").arg(lab.path("sdk/libc.a")).args(deleted));
     tool(Command::new("ar").arg("r").arg(lab.path("sdk/libc.a")).arg(lab.path("mimalloc.o")));
     fs::remove_file(lab.path("mimalloc.o")).unwrap();
+}
+
+/// The members of musl's own allocator in Debian's archive.
+const ALLOCATOR: [&str; 14] = [
+    "aligned_alloc.lo",
+    "calloc.lo",
+    "free.lo",
+    "free.lo",
+    "libc_calloc.lo",
+    "lite_malloc.lo",
+    "malloc.lo",
+    "malloc_usable_size.lo",
+    "memalign.lo",
+    "posix_memalign.lo",
+    "realloc.lo",
+    "realloc.lo",
+    "reallocarray.lo",
+    "valloc.lo",
+];
+
+/// Makes `sdk/libc.a` with the small allocator of `foreign.c` for x86_64, compiled with these definitions, and without
+/// these members of musl's.
+fn imitation(lab: &Lab, definitions: &str, deleted: &[&str]) {
+    lab.libc("sdk/libc.a");
+    let source = lab.put("foreign.c", format!("{}{definitions}", include_str!("foreign.c")).as_bytes());
+    let flags = ["-c", "-O1", "-fno-builtin", "-fno-stack-protector", "-o"];
+    tool(fixtures::cc().args(flags).arg(lab.path("mimalloc.o")).arg(source));
+    exchange(lab, deleted);
 }
 
 const PROGRAM: &str = r#"
@@ -96,7 +110,7 @@ fn refused_and_replaced() {
     let lab = Lab::new();
     by_hand(&lab);
     let (mine, stock) = (fs::read(lab.path("sdk/libc.a")).unwrap(), lab.put("stock/libc.a", &debian()));
-    lab.changes_nothing(3, ["graft", "sdk"]).says(&["mimalloc", "has lost `wcsdup`", "--force", "--stock"]);
+    lab.changes_nothing(3, ["graft", "sdk"]).says(&["mimalloc", "any more: `wcsdup`", "--force", "--stock"]);
     // Without `--stock`, these functions would be missing.
     lab.changes_nothing(3, ["graft", "sdk", "--force"]).says(&["`strdup`", "`strndup`", "`_Znwm`", "--stock"]);
     // musl's libc.a brings back the C functions, but not the operators.
@@ -160,4 +174,81 @@ fn stock_of_another_version_or_machine_brings_nothing() {
     lab.put("stock/aarch64/libc.a", &other);
     lab.put("stock/newer/libc.a", &newer);
     lab.changes_nothing(3, ["graft", "sdk", "--force", "--stock", "stock"]).says(&["`strdup`"]);
+}
+
+/// Whether the program at `path` has the symbol, by its table.
+fn has_symbol(path: &std::path::Path, symbol: &str) -> bool {
+    let listed = Command::new("nm").arg(path).output().unwrap();
+    String::from_utf8_lossy(&listed.stdout).lines().any(|line| line.split_whitespace().last() == Some(symbol))
+}
+
+/// The refusal says what helps, and what it says works: string functions beside the other allocator, and a donor in its
+/// place.
+#[test]
+fn an_imitation_takes_what_the_refusal_names() {
+    let lab = Lab::new();
+    imitation(&lab, "", &ALLOCATOR);
+    let libc = lab.path("sdk/libc.a");
+    let mine = fs::read(&libc).unwrap();
+    let says = [
+        "`mimalloc.o` defines `mi_version`",
+        "mimalloc\n",
+        "`--donor none` grafts the string functions alone",
+        "`--force` puts",
+    ];
+    let ran = lab.changes_nothing(3, ["graft", "sdk"]).says(&says);
+    assert!(!ran.err.contains("--stock"), "nothing is lost: {}", ran.err);
+
+    lab.run(["graft", "sdk", "--donor", "none"]).exits(0).says(&[]);
+    assert_eq!(runs(&lab), "ok\n");
+    assert!(has_symbol(&lab.path("main"), "mi_malloc"), "its allocator stays");
+    let checks = lab.run(["verify", "sdk", "--static-only", "--json"]).exits(0).json();
+    assert!(checks["checks"].as_array().unwrap().iter().any(|check| check["name"] == "strings-one-provider"));
+    lab.run(["undo", "sdk"]).exits(0);
+    assert!(fs::read(&libc).unwrap() == mine);
+
+    lab.run(["graft", "sdk", "--force"]).exits(0);
+    assert_eq!(runs(&lab), "ok\n");
+    assert!(!has_symbol(&lab.path("main"), "mi_malloc"), "its allocator is gone");
+    lab.run(["inspect", "main", "--expect", "snmalloc"]).exits(0);
+    lab.run(["verify", "sdk", "--static-only"]).exits(0);
+    lab.run(["undo", "sdk"]).exits(0);
+    assert!(fs::read(&libc).unwrap() == mine);
+}
+
+/// Functions that are lost, or that only the allocator's object defines, take a stock archive, and the refusal says so.
+#[test]
+fn an_imitation_that_has_lost_functions() {
+    let lab = Lab::new();
+    lab.libc("stock.a");
+    imitation(&lab, "", &[&ALLOCATOR[..], &["wcsdup.lo"]].concat());
+    let says = ["any more: `wcsdup`", "`--stock` with a stock libc.a of musl 1.2.3 brings back `wcsdup`"];
+    lab.changes_nothing(3, ["graft", "sdk"]).says(&says);
+    lab.run(["graft", "sdk", "--force", "--stock", "stock.a"]).exits(0);
+    assert_eq!(runs(&lab), "ok\n");
+
+    let definitions = "char *strdup(const char *s) { char *c = malloc(strlen(s) + 1); return c ? strcpy(c, s) : c; }\n";
+    let lab = Lab::new();
+    lab.libc("stock.a");
+    imitation(&lab, definitions, &[&ALLOCATOR[..], &["strdup.lo"]].concat());
+    let says =
+        ["`--stock` and a stock libc.a of musl 1.2.3 for what only that allocator has: `strdup`", "--donor none"];
+    lab.changes_nothing(3, ["graft", "sdk"]).says(&says);
+    lab.changes_nothing(3, ["graft", "sdk", "--force"]).says(&["`strdup`", "--stock"]);
+    lab.run(["graft", "sdk", "--force", "--stock", "stock.a"]).exits(0);
+    assert_eq!(runs(&lab), "ok\n");
+}
+
+/// A member of libc that needs the other allocator's own functions keeps a donor from its place.
+#[test]
+fn an_imitation_that_libc_has_grown_together_with() {
+    let lab = Lab::new();
+    imitation(&lab, "", &ALLOCATOR);
+    let source = lab.put("user.c", b"int mi_version(void); int uses_it(void) { return mi_version(); }\n");
+    tool(fixtures::cc().args(["-c", "-O1", "-o"]).arg(lab.path("user.o")).arg(source));
+    tool(Command::new("ar").arg("r").arg(lab.path("sdk/libc.a")).arg(lab.path("user.o")));
+    let says = ["a donor cannot take its place", "`user.o` refers to `mi_version`", "--donor none"];
+    let ran = lab.changes_nothing(3, ["graft", "sdk"]).says(&says);
+    assert!(!ran.err.contains("--force"), "{}", ran.err);
+    lab.changes_nothing(3, ["graft", "sdk", "--force"]).says(&["`user.o` refers to `mi_version`"]);
 }

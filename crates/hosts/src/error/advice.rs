@@ -22,6 +22,7 @@ impl Error {
             Error::Unsupported { help, .. } | Error::Out { help, .. } => (*help).to_owned(),
             Error::Packed { problem, .. } => problem.help().to_owned(),
             Error::Refused { refusal, .. } => return Remedy::Archive(refusal.remedy()),
+            Error::Foreign { ways, .. } => return Remedy::Foreign(ways.clone()),
             Error::Executable { refusal, .. } => return Remedy::Executable(refusal.remedy()),
             Error::NoForm { kind, .. } => these_can(|donor| donor.goes_into_some(*kind)),
             Error::Live { .. } => return Remedy::ConfirmLive,

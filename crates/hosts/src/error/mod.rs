@@ -4,6 +4,7 @@
 //! | module | what lives there |
 //! | --- | --- |
 //! | `advice` | the remedy for each error |
+//! | `foreign` | what can be done about an archive with another allocator |
 //! | `needed` | a dynamic program that cannot load its donor |
 //! | `packed` | faults of a packed bundle |
 //! | `rollback` | what could not be taken back after a failure |
@@ -11,6 +12,7 @@
 //! | `remedy` | the kinds of remedies, which the program words |
 
 mod advice;
+pub(crate) mod foreign;
 pub(crate) mod needed;
 pub(crate) mod packed;
 pub(crate) mod remedy;
@@ -23,6 +25,7 @@ use std::path::{Path, PathBuf};
 use format::{DonorKind, Linked};
 use rustix::io::Errno;
 
+use self::foreign::{ForeignWays, by_contents};
 use self::needed::NeededError;
 use self::packed::PackedError;
 use self::rollback::RollbackFailure;
@@ -86,6 +89,16 @@ pub enum Error {
         path: PathBuf,
         /// Why.
         refusal: Box<surgery::plan::Refusal>,
+    },
+    /// An archive in which another allocator is in libc's place, and the user did not say what to do about that.
+    #[error("`{}`: {refusal}{}", .path.display(), by_contents(.ways))]
+    Foreign {
+        /// The archive.
+        path: PathBuf,
+        /// The member and the symbol that show it.
+        refusal: Box<surgery::plan::Refusal>,
+        /// What can be done all the same.
+        ways: Box<ForeignWays>,
     },
     /// The donor's object or one of its `--set` options does not fit.
     #[error("donor `{donor}`: {source}")]
@@ -474,6 +487,7 @@ impl Error {
             Error::Packed { .. }
             | Error::Unsupported { .. }
             | Error::Refused { .. }
+            | Error::Foreign { .. }
             | Error::NoDonorFor { .. }
             | Error::NotBuilt { .. }
             | Error::Executable { .. }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use format::{Arch, DonorKind};
 
+use crate::error::foreign::ForeignWays;
 use crate::error::needed::Emit;
 
 /// A remedy for an error.
@@ -14,6 +15,8 @@ pub enum Remedy {
     Advice(String),
     /// About an archive that was refused.
     Archive(surgery::plan::Remedy),
+    /// About an archive in which another allocator is in libc's place: string functions alone, or a donor in its place.
+    Foreign(Box<ForeignWays>),
     /// About an executable that was refused.
     Executable(transplant::Remedy),
     /// Install an emulator, graft on a machine that runs such programs, or do without the self-test.

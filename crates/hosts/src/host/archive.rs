@@ -10,6 +10,7 @@ use surgery::archive::Archive;
 use surgery::plan::{Libc, Plan, Refusal, RemovedMember, Restoration};
 
 use crate::error::Error;
+use crate::error::foreign::{ForeignWays, Replacement};
 use crate::host::planner::Planner;
 use crate::host::stock::parse;
 use crate::host::{Carried, Edited, Host, Operation};
@@ -112,6 +113,49 @@ impl<'b> ArchiveHost<'b> {
     /// The plan of one step: with the first of the candidates, which are not empty, that there is for the architecture.
     fn step(&self, archive: &Archive<'_>, candidates: &[Candidate], planner: &mut Planner<'_>) -> Result<Plan, Error> {
         let force = planner.request.force;
+        let error = match self.forced_step(archive, candidates, planner, force) {
+            Err(Error::Refused { refusal, .. }) => refusal,
+            other => return other,
+        };
+        let Refusal::ForeignAllocator { lost, .. } = &*error else { return Err(refused(self.path, *error)) };
+        let ways = self.ways(archive, candidates, planner, lost.clone());
+        Err(Error::Foreign { path: self.path.to_owned(), refusal: error, ways: Box::new(ways) })
+    }
+
+    /// Plans what can be done with an archive that has another allocator, which has lost these functions.
+    fn ways(
+        &self,
+        archive: &Archive<'_>,
+        candidates: &[Candidate],
+        planner: &mut Planner<'_>,
+        lost: Vec<&'static str>,
+    ) -> ForeignWays {
+        let replacement = match self.forced_step(archive, candidates, planner, true) {
+            Ok(_) => Replacement::Possible,
+            Err(Error::Refused { refusal, .. }) => match *refusal {
+                Refusal::LostWithForeign { symbols, .. } => Replacement::NeedsStock(symbols),
+                refusal => Replacement::Impossible(refusal.to_string()),
+            },
+            Err(error) => Replacement::Impossible(error.to_string()),
+        };
+        let strings = self.forced_step(archive, &[Candidate::new(donors::strings())], planner, false).is_ok();
+        let found = inspector::inspect(self.bytes).ok().map(|report| report.malloc);
+        let contents = found.filter(|found| found.name != "unknown").map(|found| {
+            let version = found.version.map(|version| format!(" {version}")).unwrap_or_default();
+            let evidence = found.evidence.first().map(|first| format!(" ({})", first.detail)).unwrap_or_default();
+            format!("{}{version}{evidence}", found.name)
+        });
+        ForeignWays { contents, strings, replacement, lost, musl: surgery::plan::musl_version(archive) }
+    }
+
+    /// The plan of one step. With `force`, another allocator than libc's is replaced.
+    fn forced_step(
+        &self,
+        archive: &Archive<'_>,
+        candidates: &[Candidate],
+        planner: &mut Planner<'_>,
+        force: bool,
+    ) -> Result<Plan, Error> {
         let (mut chosen, mut unfit) = (&candidates[0], None);
         let plan = surgery::plan::plan_for(
             archive,

@@ -251,7 +251,7 @@ fn is_left_alone(error: &Error) -> bool {
     match error {
         Error::Unsound { .. } | Error::SelfTest { .. } => false,
         Error::NothingToGraft | Error::DonorNeeded { .. } | Error::Malformed { .. } => true,
-        Error::Executable { .. } | Error::Refused { .. } => true,
+        Error::Executable { .. } | Error::Refused { .. } | Error::Foreign { .. } => true,
         error => error.exit_code() == 3,
     }
 }

@@ -158,6 +158,7 @@ pub(crate) fn graft(
                     from_stock
                 }
                 // The backup has a foreign allocator in it, and the members that it had lost are in the graft.
+                Err(Error::Foreign { .. }) => source,
                 Err(Error::Refused { refusal, .. }) if refusal.is_about_foreign() => source,
                 Err(error) => return Err(error),
             }

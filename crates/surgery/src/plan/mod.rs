@@ -13,7 +13,7 @@ mod survey;
 mod symbol_table;
 
 pub use refusal::{Refusal, Remedy};
-pub use restoration::{Restoration, foreign_allocator, restore};
+pub use restoration::{Restoration, foreign_allocator, musl_version, restore};
 pub use survey::{Libc, Survey, carried, survey};
 
 use std::collections::BTreeSet;

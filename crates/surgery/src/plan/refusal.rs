@@ -105,9 +105,9 @@ pub enum Refusal {
     },
     /// The archive carries an allocator that is not libc's own.
     #[error(
-        "{member} defines `{symbol}` beside the malloc family: the archive seems to carry \
-         another allocator already, {allocator}{}",
-        and_has_lost(lost)
+        "{member} defines `{symbol}` beside the malloc family: another allocator is in musl's place already, \
+         {allocator}{}",
+        and_have_gone(lost)
     )]
     ForeignAllocator {
         /// The member.
@@ -224,8 +224,8 @@ fn quoted(symbols: &[impl AsRef<str>]) -> String {
     symbols.iter().map(|symbol| format!("`{}`", symbol.as_ref())).collect::<Vec<_>>().join(", ")
 }
 
-fn and_has_lost(lost: &[&str]) -> String {
-    if lost.is_empty() { String::new() } else { format!(", and has lost {}", quoted(lost)) }
+fn and_have_gone(lost: &[&str]) -> String {
+    if lost.is_empty() { String::new() } else { format!("; not in the archive any more: {}", quoted(lost)) }
 }
 
 impl Refusal {
@@ -262,7 +262,7 @@ impl Refusal {
             }
             Refusal::Donor(_) | Refusal::DonorLacks { .. } | Refusal::Strong { .. } => return Remedy::AnotherDonor,
             Refusal::DamagedNote { .. } | Refusal::SeveralGrafts { .. } => return Remedy::TakeGraftBack,
-            Refusal::ForeignAllocator { .. } => return Remedy::ReplaceForeign,
+            Refusal::ForeignAllocator { .. } => "graft the stock libc.a of this toolchain",
             Refusal::LostWithForeign { .. } => return Remedy::BringWhatIsLost,
             Refusal::Entangled { kind: DonorKind::Strings, .. }
             | Refusal::UnknownHook { kind: DonorKind::Strings, .. }
@@ -295,9 +295,6 @@ pub enum Remedy {
     AnotherDonor,
     /// Undo the earlier graft, or get the archive again.
     TakeGraftBack,
-    /// Graft the stock archive; or replace the present allocator, with a stock archive for the functions that were
-    /// lost.
-    ReplaceForeign,
     /// Name stock archives that define the symbols that would be lost.
     BringWhatIsLost,
     /// Graft only an allocator: the string functions are not musl's.

@@ -39,6 +39,12 @@ pub fn foreign_allocator(archive: &Archive<'_>) -> Option<&'static str> {
     foreign_member(&table).map(|(_, allocator)| allocator)
 }
 
+/// musl's release, by its own string; `None` if the archive has none.
+pub fn musl_version(archive: &Archive<'_>) -> Option<String> {
+    let (table, _) = SymbolTable::take(archive);
+    version(archive, &table).map(|version| printable(&version))
+}
+
 /// The position and the name of the foreign allocator's member.
 fn foreign_member(table: &SymbolTable<'_>) -> Option<(usize, &'static str)> {
     let mut seeds = table.entries.iter().enumerate().filter(|(_, entry)| is_of_allocator(entry));
