@@ -86,15 +86,21 @@ impl Staged {
 pub(crate) struct StagedFolder(TemporaryFolder);
 
 impl StagedFolder {
-    /// A folder that was written, once `check` has read it again and found it good.
+    /// A folder that was written, safely on disk, once `check` has read it again and found it good.
+    ///
+    /// All that the file system has not written yet goes to disk, in one call: a sync of each file and folder would
+    /// take a toolchain's thousands of files as many waits for the disk. Without it, a loss of power behind the rename
+    /// could leave the name, and below it empty files or nothing.
     ///
     /// # Errors
-    /// Those of `check`.
+    /// Those of `check`; it cannot be written to disk.
     pub(crate) fn container(
         folder: TemporaryFolder,
         check: impl FnOnce(&Path) -> Result<(), Error>,
     ) -> Result<StagedFolder, Error> {
         check(folder.path())?;
+        let handle = File::open(folder.path()).context(folder.path(), "open")?;
+        rustix::fs::syncfs(&handle).map_err(io::Error::from).context(folder.path(), "sync")?;
         Ok(StagedFolder(folder))
     }
 
