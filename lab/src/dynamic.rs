@@ -49,7 +49,7 @@ const ARMS: [(&str, &str); 4] =
 /// The donor of the last two.
 const DONOR: &str = "snmalloc";
 
-/// What the arguments ask for.
+/// The command line.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Wish {
     /// A single round, to see whether everything works

@@ -46,7 +46,7 @@ const TABLE: Table = Table {
     end: "<!-- end of the tables beside relinking -->",
 };
 
-/// What the arguments ask for.
+/// The command line.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Wish {
     /// At most so many rounds for each number of threads

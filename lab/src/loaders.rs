@@ -34,7 +34,7 @@ pub(crate) const TABLE: KeptTable<Loaders> = KeptTable {
 /// The arms. Stock is the first; the others are donors.
 const ARMS: [&str; 4] = ["stock", "snmalloc", "mimalloc", "rpmalloc"];
 
-/// What the arguments ask for.
+/// The command line.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Wish {
     /// A single round, to see whether everything works

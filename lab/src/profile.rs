@@ -53,7 +53,7 @@ const HALF_WIDTH: f64 = 0.025;
 /// Where threads wait for a lock, the speed of one process changes threefold and stays so for seconds: many are needed.
 const MOST_WINDOWS: usize = 300;
 
-/// What the arguments ask for.
+/// The command line.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Wish {
     /// Measure this program, not the one built here

@@ -37,7 +37,7 @@ const IDLE: [&str; 3] = ["256", "4", "30"];
 /// The number of runs of `idle`; each figure is their median.
 const RUNS: usize = 3;
 
-/// What the arguments ask for.
+/// The command line.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Wish {
     /// Keep the figures in this file

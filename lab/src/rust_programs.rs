@@ -40,7 +40,7 @@ const READ: [&str; 3] = ["cranelift-codegen", "regalloc2", "wasmparser"];
 const ARMS: [(&str, &str); 4] =
     [("stock", "mallocng"), ("hand-made", "mimalloc"), ("cargo-allograft", "snmalloc"), ("glibc", "glibc")];
 
-/// What the arguments ask for.
+/// The command line.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Wish {
     /// Less work, and a single round

@@ -77,6 +77,12 @@ const TASKS: &[Task] = &[
         run: bench,
     },
     Task {
+        name: "attack",
+        arguments: "[KIND].. [--flow TEXT] [--every N] [--keep]",
+        help: "end allograft at each system call, fail each, lose the power; what is left has to be whole (hours)",
+        run: attack,
+    },
+    Task {
         name: "site",
         arguments: "",
         help: "make the docs into a site, target/site (the first time builds mdBook)",
@@ -130,6 +136,13 @@ fn main() -> ExitCode {
 /// Starts `lab`, which contains the experiments.
 fn bench(arguments: &[String]) -> anyhow::Result<()> {
     command::run(command::cargo(&["run", "--quiet", "--locked", "--package", "lab", "--"]).args(arguments))
+}
+
+/// Builds allograft, and attacks it.
+fn attack(arguments: &[String]) -> anyhow::Result<()> {
+    let program = command::build_for_tests(&[])?;
+    let attack = ["run", "--quiet", "--locked", "--package", "attack", "--"];
+    command::run(command::cargo(&attack).args(arguments).arg("--program").arg(program))
 }
 
 /// Starts `release`, which makes the release files.

@@ -21,7 +21,7 @@ use tools::command;
 /// The time between two looks at what has no maximum of the kernel's.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// What the arguments ask for.
+/// The command line.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Wish {
     /// The allocators, glibc's own first

@@ -54,7 +54,7 @@ struct Results {
     grafts: BTreeMap<String, String>,
 }
 
-/// What the arguments ask for.
+/// The command line.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Wish {
     /// Builds whose names have one of these parts

@@ -33,7 +33,7 @@ pub(crate) const TABLE: KeptTable<Results> = KeptTable {
     text: report::overview,
 };
 
-/// What the arguments ask for.
+/// The command line.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Wish {
     /// Little work and a single round, to see whether everything works

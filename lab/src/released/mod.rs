@@ -115,7 +115,7 @@ struct Document {
     programs: Vec<Figures>,
 }
 
-/// What the arguments ask for.
+/// The command line.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Wish {
     /// These programs only

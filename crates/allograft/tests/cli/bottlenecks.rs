@@ -157,7 +157,9 @@ fn a_server_is_blocked_in_its_allocator() {
     let locks = document["locks"].as_array().unwrap();
     assert!(locks.iter().any(|site| site["function"].as_str().unwrap().contains("alloc")), "{document:#}");
     let [calls, processors] = ["futex_calls", "processors"].map(|rate| document["rates"][rate].as_f64().unwrap());
-    assert!(calls > 1000.0 * processors, "{document:#}");
+    // Ten thousands on an idle machine. Threads that get a processor one after the other seldom meet at a lock: beside
+    // five busy processes on two processors, 951 were seen.
+    assert!(calls > 100.0 * processors, "{document:#}");
 }
 
 /// A folder of text for a linter.

@@ -2,6 +2,7 @@
 
 mod another;
 mod apply;
+mod attacked;
 mod bench;
 mod bench_dynamic;
 mod bottlenecks;
@@ -29,7 +30,6 @@ mod grafted_images;
 mod images;
 mod inspect;
 mod integrations;
-mod killed;
 mod lab;
 mod layers;
 mod libraries;

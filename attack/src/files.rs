@@ -1,0 +1,136 @@
+//! The files of a folder: names, modes and contents. Times and inodes differ between runs that do the same.
+
+use std::collections::BTreeMap;
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+/// Part of the name of each file that allograft puts beside a host: backups, records, temporaries.
+const BESIDE: &str = ".allograft";
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Entry {
+    Folder,
+    Link(PathBuf),
+    File { mode: u32, content: Vec<u8> },
+}
+
+/// Everything below a folder, by its path in it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Files(pub(crate) BTreeMap<PathBuf, Entry>);
+
+impl Files {
+    pub(crate) fn read(folder: &Path) -> io::Result<Files> {
+        let mut files = BTreeMap::new();
+        let mut waiting = vec![folder.to_owned()];
+        while let Some(at) = waiting.pop() {
+            for entry in fs::read_dir(&at)? {
+                let path = entry?.path();
+                let metadata = fs::symlink_metadata(&path)?;
+                let entry = if metadata.is_dir() {
+                    waiting.push(path.clone());
+                    Entry::Folder
+                } else if metadata.is_symlink() {
+                    Entry::Link(fs::read_link(&path)?)
+                } else {
+                    Entry::File { mode: metadata.permissions().mode() & 0o7777, content: fs::read(&path)? }
+                };
+                files.insert(path.strip_prefix(folder).map_err(io::Error::other)?.to_owned(), entry);
+            }
+        }
+        Ok(Files(files))
+    }
+
+    /// Writes them into a folder, which is emptied first.
+    pub(crate) fn write(&self, folder: &Path) -> io::Result<()> {
+        match fs::remove_dir_all(folder) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => fs::create_dir_all(folder)?,
+        }
+        // A folder's name sorts before those in it.
+        for (name, entry) in &self.0 {
+            let path = folder.join(name);
+            match entry {
+                Entry::Folder => fs::create_dir(path)?,
+                Entry::Link(to) => symlink(to, path)?,
+                Entry::File { mode, content } => {
+                    fs::write(&path, content)?;
+                    fs::set_permissions(path, Permissions::from_mode(*mode))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a file is the user's own, and not one that allograft puts beside hosts.
+    fn is_own(path: &Path) -> bool {
+        !path.as_os_str().to_string_lossy().contains(BESIDE)
+    }
+
+    /// Names what is neither as in `begin` nor as in `end`, apart from what lies beside hosts.
+    pub(crate) fn torn(&self, begin: &Files, end: &Files) -> Vec<String> {
+        let names: std::collections::BTreeSet<&PathBuf> =
+            [self, begin, end].iter().flat_map(|files| files.0.keys()).filter(|path| Files::is_own(path)).collect();
+        let is_whole = |path: &PathBuf| [begin, end].iter().any(|files| files.0.get(path) == self.0.get(path));
+        names.into_iter().filter(|path| !is_whole(path)).map(|path| self.described(path)).collect()
+    }
+
+    /// Whether all that is not beside a host is as in `other`.
+    pub(crate) fn has_hosts_of(&self, other: &Files) -> bool {
+        self.torn(other, other).is_empty()
+    }
+
+    /// Names the differences.
+    pub(crate) fn differences(&self, expected: &Files) -> Vec<String> {
+        let names: std::collections::BTreeSet<&PathBuf> =
+            [self, expected].iter().flat_map(|files| files.0.keys()).collect();
+        let differs = |path: &&&PathBuf| self.0.get(**path) != expected.0.get(**path);
+        names.iter().filter(differs).map(|path| self.described(path)).collect()
+    }
+
+    fn described(&self, path: &Path) -> String {
+        let what = match self.0.get(path) {
+            None => "is missing".to_owned(),
+            Some(Entry::File { mode, content }) => format!("has {} bytes and the mode {mode:o}", content.len()),
+            Some(Entry::Folder) => "is a folder".to_owned(),
+            Some(Entry::Link(to)) => format!("is a link to `{}`", to.display()),
+        };
+        format!("`{}` {what}", path.display())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(files: &[(&str, &str)]) -> Files {
+        let entry = |(name, text): &(&str, &str)| {
+            (PathBuf::from(name), Entry::File { mode: 0o644, content: text.as_bytes().to_vec() })
+        };
+        Files(files.iter().map(entry).collect())
+    }
+
+    #[test]
+    fn a_host_is_whole_as_before_or_as_after() {
+        let (begin, end) = (of(&[("a", "stock"), ("b", "stock")]), of(&[("a", "graft"), ("b", "graft")]));
+        let between = of(&[("a", "graft"), ("b", "stock"), ("a.allograft-stock", "sto")]);
+        assert!(between.torn(&begin, &end).is_empty() && !between.has_hosts_of(&begin));
+        assert_eq!(of(&[("a", "gra"), ("b", "stock")]).torn(&begin, &end), ["`a` has 3 bytes and the mode 644"]);
+        assert_eq!(of(&[("b", "stock")]).torn(&begin, &end), ["`a` is missing"]);
+        assert_eq!(of(&[("a", "stock"), ("b", "stock"), ("c", "")]).torn(&begin, &end).len(), 1);
+        assert_eq!(between.differences(&end).len(), 2);
+    }
+
+    #[test]
+    fn files_are_written_as_they_were_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut files = of(&[("sub/a", "1")]);
+        files.0.insert("sub".into(), Entry::Folder);
+        files.0.insert("link".into(), Entry::Link("sub/a".into()));
+        files.write(folder.path()).unwrap();
+        fs::write(folder.path().join("more"), "").unwrap();
+        files.write(folder.path()).unwrap();
+        assert_eq!(Files::read(folder.path()).unwrap(), files);
+    }
+}

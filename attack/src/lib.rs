@@ -1,0 +1,28 @@
+//! Attacks on allograft itself. Each runs a command of allograft on a folder under ptrace, disturbs it at one system
+//! call, and then asks two questions: is every host whole, either as before or as after an undisturbed run; and does
+//! the next run make the same files as if nothing had happened?
+//!
+//! | module | what lives there |
+//! | --- | --- |
+//! | `call` | system calls: their names, the errors that each may return, those that change files |
+//! | `files` | the files of a folder, to compare |
+//! | `flow` | one command on one kind of host, and what its undisturbed run makes |
+//! | `flows` | all of them |
+//! | `interference` | ends a run at a call, or fails the call; judges what is left |
+//! | `ledger` | counts, added up over runs: `docs/figures/attacks.tsv` |
+//! | `power` | what a run had written when the power was lost |
+//! | `traced` | a run under ptrace |
+//!
+//! The attacks are a program of their own and not tests of the crate `hosts`, because what is attacked is what users
+//! start: the whole process with its threads, its loader's calls and its exit code. They work on x86_64 only, whose
+//! registers they set.
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+pub mod call;
+mod files;
+pub mod flow;
+pub mod flows;
+pub mod interference;
+pub mod ledger;
+pub mod power;
+mod traced;

@@ -1,0 +1,69 @@
+//! The program under attack: ended at a call, with a call that fails, without power. The default tests take a sample,
+//! the slow ones a larger one; `cargo xtask attack` does all of it, and adds the counts to docs/reliability.md.
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+use std::path::Path;
+
+use attack::flow::{Flow, Scene};
+use attack::flows::FLOWS;
+use attack::interference::{Outcome, Share, faults, kills};
+use attack::power::losses;
+
+fn flow(name: &str) -> &'static Flow {
+    FLOWS.iter().find(|flow| flow.name == name).expect("a flow of this name")
+}
+
+/// Attacks a flow, and asserts that it was done at least `least` times, without a finding.
+#[track_caller]
+fn survives(flow: &'static Flow, attack: fn(&Scene, Share) -> anyhow::Result<Outcome>, share: Share, least: usize) {
+    let scene = Scene::new(flow, Path::new(env!("CARGO_BIN_EXE_allograft"))).unwrap();
+    let outcome = attack(&scene, share).unwrap();
+    assert!(outcome.findings.is_empty(), "{:#?}", outcome.findings);
+    assert!(outcome.done >= least, "{}: attacked {} times", flow.name, outcome.done);
+}
+
+const SAMPLE: Share = Share { step: 37, rest: 11 };
+
+#[test]
+fn ended_at_calls() {
+    survives(flow("archive"), kills, SAMPLE, 5);
+}
+
+#[test]
+fn undo_ended_at_calls() {
+    survives(flow("archive, undone"), kills, SAMPLE, 5);
+}
+
+#[test]
+fn calls_that_fail() {
+    survives(flow("archive, replaced"), faults, SAMPLE, 5);
+}
+
+#[test]
+fn without_power() {
+    survives(flow("archive"), losses, Share { step: 7, rest: 2 }, 5);
+}
+
+/// A new folder is on the disk, with all that is in it, before it gets its name.
+#[test]
+fn a_new_folder_without_power() {
+    survives(flow("folder, elsewhere"), losses, Share { step: 3, rest: 1 }, 5);
+}
+
+#[test]
+#[ignore = "minutes: one of eleven calls of every flow"]
+fn every_flow_ended_at_calls() {
+    FLOWS.iter().for_each(|flow| survives(flow, kills, Share { step: 11, rest: 5 }, 5));
+}
+
+#[test]
+#[ignore = "minutes: one of 97 calls that fail of every flow"]
+fn every_flow_with_calls_that_fail() {
+    FLOWS.iter().for_each(|flow| survives(flow, faults, Share { step: 97, rest: 40 }, 1));
+}
+
+#[test]
+#[ignore = "minutes: half of the states of every flow"]
+fn every_flow_without_power() {
+    FLOWS.iter().for_each(|flow| survives(flow, losses, Share { step: 2, rest: 1 }, 1));
+}
