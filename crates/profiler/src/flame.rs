@@ -1,4 +1,8 @@
-//! Flame graphs: the calls of all samples of one kind as a tree, drawn as SVG without scripts, and as collapsed stacks.
+//! Flame graphs: the calls of all samples of one kind as a tree, drawn as SVG, and as collapsed stacks.
+//!
+//! Places and widths of frames are in percent, and letters in pixels: a graph has readable names at any width, and a
+//! name ends where its frame does. [`SCRIPT`] brings search, zoom and keyboard to the graphs of a page; it is our own,
+//! since the scripts of others are not under a licence that this project may pass on.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -116,15 +120,18 @@ fn label(class: Class) -> &'static str {
     }
 }
 
-/// The width of a graph, and the height of a frame.
+/// The width of a graph that stands alone, in pixels, and the height of a frame.
 const WIDTH: f64 = 1200.0;
 const HEIGHT: usize = 17;
 /// The space above the frames.
 const TOP: usize = 34;
-/// The narrowest frame that is drawn.
-const NARROWEST: f64 = 0.4;
-/// The width of a letter.
-const LETTER: f64 = 6.6;
+/// The narrowest frame that is drawn, as a part of the whole: a zoom makes it wider.
+const NARROWEST: f64 = 1.0 / 12_000.0;
+/// The narrowest frame that has a name on it without a script.
+const NAMED: f64 = 22.0 / WIDTH;
+
+/// The script for the graphs of a page.
+pub(crate) const SCRIPT: &str = include_str!("flame.js");
 
 impl Flame {
     fn add(&mut self, path: Vec<(String, Colour)>, seconds: f64) {
@@ -160,83 +167,73 @@ impl Flame {
 
     /// The graph as an SVG file, with the reader's light or dark theme.
     pub fn svg(&self, title: &str) -> String {
-        format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}\n", self.drawing(title, true))
+        let height = self.height();
+        let size = format!("viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\"");
+        let style = format!("<style>{}</style>", own_style());
+        format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}\n", self.drawing(title, &size, &style))
     }
 
-    /// The graph as an element of a page.
-    pub(crate) fn drawing(&self, title: &str, alone: bool) -> String {
-        let depth = deepest(&self.root, WIDTH);
-        let height = TOP + depth * HEIGHT + 6;
-        let style = if alone { format!("<style>{}</style>", own_style()) } else { String::new() };
+    /// The graph as an element of a page, as wide as the page.
+    pub(crate) fn element(&self, title: &str) -> String {
+        self.drawing(title, &format!("style=\"width:100%;height:{}px\"", self.height()), "")
+    }
+
+    fn height(&self) -> usize {
+        TOP + deepest(&self.root, self.root.seconds) * HEIGHT + 6
+    }
+
+    fn drawing(&self, title: &str, size: &str, style: &str) -> String {
         let seconds = self.root.seconds;
         let mut text = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"flame\" viewBox=\"0 0 {WIDTH} {height}\" \
-             width=\"{WIDTH}\" height=\"{height}\" role=\"img\">{style}<rect class=\"paper\" width=\"{WIDTH}\" \
-             height=\"{height}\"/><text x=\"4\" y=\"20\" class=\"head\">{}: {seconds:.2} s of all threads</text>",
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"flame\" {size} role=\"img\">{style}<rect class=\"paper\" \
+             width=\"100%\" height=\"100%\"/><text x=\"4\" y=\"20\" class=\"head\">{}: {seconds:.2} s of all \
+             threads</text>",
             escaped(title)
         );
         if seconds > 0.0 {
-            draw(&mut text, &self.root, 0.0, WIDTH / seconds, 0, height - 6, seconds);
+            draw(&mut text, ("all", Colour::Label), &self.root, 0.0, 0, self.height() - 6, seconds);
         }
         text + "</svg>"
     }
 }
 
-fn deepest(node: &Node, width: f64) -> usize {
-    if node.seconds <= 0.0 {
+/// How many frames are above each other, the one of all samples among them.
+fn deepest(node: &Node, all: f64) -> usize {
+    if node.seconds <= 0.0 || node.seconds / all < NARROWEST {
         return 0;
     }
-    let scale = width / node.seconds;
-    let drawn = node.children.values().filter(|child| child.seconds * scale >= NARROWEST);
-    drawn.map(|child| 1 + deepest(child, child.seconds * scale)).max().unwrap_or(0)
+    1 + node.children.values().map(|child| deepest(child, all)).max().unwrap_or(0)
 }
 
-fn draw(text: &mut String, node: &Node, left: f64, scale: f64, depth: usize, bottom: usize, all: f64) {
-    let mut x = left;
+/// Draws a frame, `left` seconds from the graph's left edge, and those above it. `all` is the seconds of the whole.
+fn draw(text: &mut String, frame: (&str, Colour), node: &Node, left: f64, depth: usize, bottom: usize, all: f64) {
+    let share = node.seconds / all;
+    if share < NARROWEST {
+        return;
+    }
+    let name = escaped(frame.0);
+    // Writing to a string cannot fail.
+    let _ = write!(
+        text,
+        "<svg x=\"{:.4}%\" y=\"{}\" width=\"{:.4}%\" height=\"{}\" data-depth=\"{depth}\" data-name=\"{name}\"><title>\
+         {name}: {:.3} s, {:.1} %</title><rect class=\"{}\" width=\"100%\" height=\"100%\"/>",
+        100.0 * left / all,
+        bottom - (depth + 1) * HEIGHT,
+        100.0 * share,
+        HEIGHT - 1,
+        node.seconds,
+        100.0 * share,
+        frame.1.class()
+    );
+    if share >= NAMED {
+        let _ = write!(text, "<text x=\"3\" y=\"12\">{name}</text>");
+    }
+    text.push_str("</svg>");
+    let mut left = left;
     for ((name, colour), child) in &node.children {
-        let width = child.seconds * scale;
-        if width >= NARROWEST {
-            let y = bottom - (depth + 1) * HEIGHT;
-            let name = escaped(name);
-            let room = ((width - 6.0) / LETTER) as usize;
-            // Writing to a string cannot fail.
-            let _ = write!(
-                text,
-                "<g><title>{name}: {:.3} s, {:.1} %</title><rect class=\"{}\" x=\"{x:.1}\" y=\"{y}\" \
-                 width=\"{width:.1}\" height=\"{}\"/>",
-                child.seconds,
-                100.0 * child.seconds / all,
-                colour.class(),
-                HEIGHT - 1
-            );
-            if room >= 3 {
-                let _ = write!(text, "<text x=\"{:.1}\" y=\"{}\">{}</text>", x + 3.0, y + 12, shortened(&name, room));
-            }
-            text.push_str("</g>");
-            draw(text, child, x, scale, depth + 1, bottom, all);
-        }
-        x += width;
+        draw(text, (name, *colour), child, left, depth + 1, bottom, all);
+        left += child.seconds;
     }
-}
-
-/// The beginning of an escaped text that has room.
-fn shortened(escaped: &str, room: usize) -> String {
-    let mut letters = 0;
-    let mut end = 0;
-    let mut rest = escaped;
-    while let Some(letter) = rest.chars().next() {
-        let length = match letter {
-            '&' => rest.find(';').map_or(1, |end| end + 1),
-            letter => letter.len_utf8(),
-        };
-        if letters == room {
-            return format!("{}..", &escaped[..end]);
-        }
-        letters += 1;
-        end += length;
-        rest = &escaped[end..];
-    }
-    escaped.to_owned()
 }
 
 /// The colours, as variables of a theme.
@@ -248,7 +245,8 @@ pub(crate) const FRAMES: &str = "\
 .flame text{font:11px ui-monospace,'DejaVu Sans Mono',monospace;fill:var(--frame-ink)}\
 .flame .head{font:14px system-ui,sans-serif;fill:var(--ink)}.flame .paper{fill:var(--paper)}\
 .flame .fa{fill:var(--fa)}.flame .fs{fill:var(--fs)}.flame .fl{fill:var(--fl)}.flame .fn{fill:var(--fn)}\
-.flame .fo{fill:var(--fo)}.flame g:hover rect{stroke:var(--ink);stroke-width:1}";
+.flame .fo{fill:var(--fo)}.flame svg:hover rect{stroke:var(--ink);stroke-width:1}\
+.flame svg rect{rx:1px;stroke:var(--paper);stroke-width:.6px}";
 
 fn own_style() -> String {
     format!(
@@ -300,14 +298,34 @@ mod tests {
             .filter(|node| node.tag_name().name() == "title")
             .filter_map(|node| node.text())
             .collect();
-        assert_eq!(titles, ["main: 1.000 s, 100.0 %", "Vec<T>::push: 0.750 s, 75.0 %", "malloc: 0.750 s, 75.0 %"]);
+        let expected = [
+            "all: 1.000 s, 100.0 %",
+            "main: 1.000 s, 100.0 %",
+            "Vec<T>::push: 0.750 s, 75.0 %",
+            "malloc: 0.750 s, 75.0 %",
+        ];
+        assert_eq!(titles, expected);
         assert!(!svg.contains("<script") && svg.contains("prefers-color-scheme:dark"));
         assert!(roxmltree::Document::parse(&Flame::default().svg("nothing")).is_ok());
     }
 
+    /// What the script reads: a frame is an element with its place in percent, its depth, its name and its title.
     #[test]
-    fn names_are_cut_between_letters() {
-        assert_eq!(shortened("a&lt;b", 2), "a&lt;..");
-        assert_eq!(shortened("abc", 3), "abc");
+    fn the_frames_of_a_page_are_what_its_script_reads() {
+        let page = flame().element("On the processor");
+        let document = roxmltree::Document::parse(&page).unwrap();
+        let frames: Vec<_> =
+            document.root_element().children().filter(|node| node.tag_name().name() == "svg").collect();
+        let read = |name: &str| frames.iter().map(|it| it.attribute(name).unwrap()).collect::<Vec<_>>();
+        assert_eq!(read("data-name"), ["all", "main", "Vec<T>::push", "malloc"]);
+        assert_eq!(read("data-depth"), ["0", "1", "2", "3"]);
+        assert_eq!(read("width"), ["100.0000%", "100.0000%", "75.0000%", "75.0000%"]);
+        assert!(frames.iter().all(|frame| frame.attribute("x") == Some("0.0000%")));
+        for word in ["dataset.depth", "dataset.name", "\"svg.flame\"", "querySelector(\"title\")"] {
+            assert!(SCRIPT.contains(word), "{word}");
+        }
+        for word in ["http:", "https:", "fetch(", "import ", "eval(", "innerHTML", "</"] {
+            assert!(!SCRIPT.contains(word), "the script has `{word}`");
+        }
     }
 }

@@ -1,10 +1,10 @@
-//! The report as a self-contained page, without network or scripts.
+//! The report as a self-contained page: it needs no network, and shows everything without its script.
 
 use std::fmt::Write;
 
 use crate::analysis::{Profile, Site};
 use crate::attribution::Shares;
-use crate::flame::{DARK, FRAMES, LIGHT, escaped};
+use crate::flame::{DARK, FRAMES, LIGHT, SCRIPT, escaped};
 
 /// The looks of the page: those of the report of `allograft bench`.
 const STYLE: &str = "\
@@ -23,9 +23,20 @@ th,td{padding:.3rem .55rem;text-align:right;border-bottom:1px solid var(--line)}
 th:first-child,td:first-child{text-align:left;overflow-wrap:anywhere}th{font-weight:600;color:var(--quiet)}\
 dl{display:grid;grid-template-columns:max-content 1fr;gap:.25rem 1rem;font-size:.9rem;margin:0}dt{color:var(--quiet)}\
 dd{margin:0;overflow-wrap:anywhere}\
-svg{display:block;width:100%;height:auto;margin:.5rem 0 1rem}\
+.chart{display:block;width:100%;height:160px;margin:.5rem 0 0}\
+.ticks{display:flex;justify-content:space-between;max-width:none;margin:0 0 1rem}\
+.flame{display:block;margin:.25rem 0 1rem}.flame svg{cursor:pointer}.flame svg:focus{outline:none}\
+.flame svg:focus rect{stroke:var(--accent);stroke-width:3}.flame .caller{opacity:.6}\
+.searched svg:not(.hit){opacity:.35}.searched .hit rect{stroke:var(--ink);stroke-width:1.5}\
+.tools{display:flex;flex-wrap:wrap;gap:.5rem;margin:.75rem 0 .25rem}\
+.tools input,.tools button{font:inherit;font-size:.9rem;padding:.25rem .6rem;border:1px solid var(--line);\
+border-radius:6px;background:var(--panel);color:var(--ink)}.tools input{flex:1 1 12rem;max-width:24rem}\
+.tools button:disabled{color:var(--quiet)}.line{display:block;min-height:1.5em;color:var(--quiet);font-size:.9rem;\
+overflow-wrap:anywhere}\
+@media(max-width:40rem){body{padding:1.25rem .75rem 3rem}.choice{font-size:1.5rem}dl{grid-template-columns:1fr}\
+dt{margin-top:.4rem}}@media print{.tools,.line{display:none}}\
 .s0{fill:var(--fa)}.s1{fill:#d9534f}.s2{fill:#e0a050}.s3{fill:#5fa777}.s4{fill:var(--fs)}.s5{fill:var(--fl)}\
-.s6{fill:#4f9aa0}.s7{fill:var(--fn)}.s8{fill:var(--fo)}.tick{fill:var(--quiet);font:11px system-ui,sans-serif}\
+.s6{fill:#4f9aa0}.s7{fill:var(--fn)}.s8{fill:var(--fo)}\
 .key{display:inline-block;margin-right:1rem;font-size:.85rem}\
 .key svg{display:inline;width:.8rem;height:.8rem;margin:0 .35rem 0 0}";
 
@@ -77,7 +88,7 @@ impl Profile {
             ),
         ];
         for (title, flame, caption) in flames {
-            let drawing = flame.drawing(title, false);
+            let drawing = flame.element(title);
             let _ = write!(body, "<section><h2>{title}</h2><p class=\"quiet\">{caption}</p>{drawing}</section>");
         }
         body.push_str(&sites("Call sites by time on a processor", &analysis.running));
@@ -92,7 +103,7 @@ impl Profile {
         format!(
             "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/><meta name=\"viewport\" \
              content=\"width=device-width, initial-scale=1\"/><title>allograft profile</title>\
-             <style>{theme}{STYLE}{FRAMES}</style></head>\n<body>{body}</body></html>\n"
+             <style>{theme}{STYLE}{FRAMES}</style></head>\n<body>{body}<script>{SCRIPT}</script></body></html>\n"
         )
     }
 
@@ -111,7 +122,11 @@ impl Profile {
         let over_time = &self.attribution.over_time;
         let (width, height) = (1200.0, 160.0);
         let step = width / over_time.len() as f64;
-        let _ = write!(text, "</p><svg viewBox=\"0 0 {width} {}\" role=\"img\">", height + 18.0);
+        let _ = write!(
+            text,
+            "</p><svg class=\"chart\" viewBox=\"0 0 {width} {height}\" preserveAspectRatio=\"none\" role=\"img\" \
+             aria-label=\"shares over time\">"
+        );
         for (at, shares) in over_time.iter().enumerate() {
             let mut top = 0.0;
             for (part, share) in parts(shares).into_iter().enumerate() {
@@ -129,12 +144,7 @@ impl Profile {
             }
         }
         let end = self.analysis.recording.duration_s;
-        let _ = write!(
-            text,
-            "<text class=\"tick\" x=\"0\" y=\"{0}\">0 s</text><text class=\"tick\" x=\"{width}\" y=\"{0}\" \
-             text-anchor=\"end\">{end:.1} s</text></svg>",
-            height + 14.0
-        );
+        let _ = write!(text, "</svg><p class=\"quiet ticks\"><span>0 s</span><span>{end:.1} s</span></p>");
         text
     }
 
