@@ -201,6 +201,19 @@ mod system {
         agrees("node");
     }
 
+    /// The script of the flame graphs in a page of `profile`, by an engine that is there for the loader's sake.
+    #[test]
+    #[ignore = "system: takes a Debian of 2.2 GB and a node"]
+    fn the_script_of_flame_graphs_finds_zooms_and_walks() {
+        if fixtures::system::is_left_out() {
+            return;
+        }
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../profiler/src/flame_test.js");
+        let output = Command::new(loaded::loader()).arg(work("node").program.program()).arg(script).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && output.stdout == b"all is well\n", "{said}");
+    }
+
     #[test]
     #[ignore = "system: takes a Debian of 2.2 GB"]
     fn clang_format_formats() {

@@ -45,7 +45,7 @@ pub fn html(results: &Results) -> String {
         if let Some(noise) = &case.too_noisy {
             let _ = write!(body, "<p class=\"warning\">{}</p>", escaped(noise));
         }
-        body.push_str(&chart::times(case));
+        body.push_str(&wide(&chart::times(case)));
         body.push_str(&tables::case(case, results));
         body.push_str("</section>");
     }
@@ -94,7 +94,12 @@ fn head(results: &Results) -> String {
 
 fn figure(title: &str, caption: &str, chart: &str) -> String {
     let (title, caption) = (escaped(title), escaped(caption));
-    format!("<section><h2>{title}</h2><p class=\"quiet\">{caption}</p>{chart}</section>")
+    format!("<section><h2>{title}</h2><p class=\"quiet\">{caption}</p>{}</section>", wide(chart))
+}
+
+/// Returns a chart that scrolls by itself where it would be too small to read, as on a telephone.
+fn wide(chart: &str) -> String {
+    format!("<div class=\"wide\">{chart}</div>")
 }
 
 /// Escapes for text and for attribute values.

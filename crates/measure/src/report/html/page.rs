@@ -38,6 +38,8 @@ svg .series{fill:none;stroke-width:2}svg .chosen-name{font-weight:700}\
 .c8{--c:#8c564b}.c9{--c:#5a7d1c}.c10{--c:#c03a5b}.c11{--c:#1f8a8a}\
 @media(prefers-color-scheme:dark){.c1{--c:#56b4e9}.c2{--c:#ff8c42}.c3{--c:#33c99b}.c4{--c:#e394c6}.c5{--c:#f0c430}.c6{--c:#8fd3ff}.c7{--c:#b39ddb}\
 .c8{--c:#c49c94}.c9{--c:#a9cf54}.c10{--c:#ff7f9f}.c11{--c:#5fd0d0}}\
+@media(max-width:40rem){body{padding:1.25rem .75rem 3rem}.choice{font-size:1.5rem}.choice small{display:block;margin:0}\
+svg{min-width:46rem}dl{grid-template-columns:1fr}dt{margin-top:.4rem}}\
 svg .series,svg .key{stroke:var(--c)}svg .point,svg .key-dot{fill:var(--c)}\
 @media print{:root{--paper:#fff;--ink:#000;--quiet:#444;--line:#bbb;--panel:#fff;--warn-panel:#fff;--good:#0b6b3a;--bad:#a8322a;--accent:#0b57a4}\
 body{max-width:none;padding:0;font-size:10.5pt;-webkit-print-color-adjust:exact;print-color-adjust:exact}section{break-inside:avoid}\
