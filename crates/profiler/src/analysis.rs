@@ -103,6 +103,9 @@ pub struct Rates {
 pub struct Site {
     /// The function. For one that the program calls in a library or an allocator, with the caller.
     pub function: String,
+    /// The line of the source at which most of that passed, such as `server.c:12`: in the program's own function. Null
+    /// if the file does not say.
+    pub line: Option<String>,
     /// Its share of the wall clock, from 0 to 1.
     pub share: f64,
 }
@@ -140,8 +143,13 @@ fn analysis(recording: &Recording, frames: &Frames, attribution: &Attribution) -
     let verdict = verdict::verdict(recording, frames, attribution);
     let total: f64 = attribution.weights.iter().sum::<f64>().max(f64::MIN_POSITIVE);
     let sites = |wanted: &dyn Fn(crate::attribution::Attributed) -> bool| {
-        let sites = attribution.sites(recording, frames, wanted).into_iter();
-        sites.map(|(function, seconds)| Site { function, share: seconds / total }).take(SITES).collect::<Vec<_>>()
+        let sites = attribution.sites(recording, frames, wanted).into_iter().take(SITES);
+        let mut lines = attribution.lines(recording, frames, wanted);
+        let site = |(function, seconds): (String, f64)| {
+            let line = lines.remove(&function);
+            Site { function, line, share: seconds / total }
+        };
+        sites.map(site).collect::<Vec<_>>()
     };
     let cut = recording.samples.iter().filter(|sample| recording.walks[sample.walk as usize].truncated).count();
     let samples = recording.samples.len();

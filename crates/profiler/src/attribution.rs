@@ -224,16 +224,54 @@ impl Attribution {
     }
 }
 
+impl Attribution {
+    /// The line of the source at which most of the time of a call site passed, by its function as [`Self::sites`] names
+    /// it: that of the program's own function.
+    pub(crate) fn lines(
+        &self,
+        recording: &Recording,
+        frames: &Frames,
+        wanted: &dyn Fn(Attributed) -> bool,
+    ) -> HashMap<String, String> {
+        let mut seconds: BTreeMap<(String, String), f64> = BTreeMap::new();
+        for (at, sample) in recording.samples.iter().enumerate() {
+            if !wanted(self.samples[at]) || self.weights[at] <= 0.0 {
+                continue;
+            }
+            let (walk, in_kernel) = (sample.walk as usize, sample.state != State::Running);
+            let stack = &frames.stacks[walk];
+            let own = called(stack, in_kernel, frames).map_or(0, |called| called + 1);
+            let line = stack.get(own).and_then(|number| frames.line(recording, walk, *number));
+            if let Some(line) = line {
+                *seconds.entry((site(stack, in_kernel, frames), line)).or_default() += self.weights[at];
+            }
+        }
+        let mut most: HashMap<String, (String, f64)> = HashMap::new();
+        for ((site, line), seconds) in seconds {
+            let entry = most.entry(site).or_default();
+            if seconds > entry.1 {
+                *entry = (line, seconds);
+            }
+        }
+        most.into_iter().map(|(site, (line, _))| (site, line)).collect()
+    }
+}
+
+/// The place in a stack of what the program's own function called that has a role, or that entered the kernel.
+fn called(stack: &[u32], in_kernel: bool, frames: &Frames) -> Option<usize> {
+    let role = |at: &usize| frames.all[stack[*at] as usize].role;
+    let allocator = (0..stack.len()).rev().find(|at| role(at) == Role::Allocator);
+    allocator.or_else(|| {
+        let inner = (0..stack.len()).take_while(|at| role(at) != Role::Other).last();
+        inner.or(in_kernel.then_some(0))
+    })
+}
+
 /// The call site of a stack: the program's own function, and the function with a role that it called, or that entered
 /// the kernel.
 fn site(stack: &[u32], in_kernel: bool, frames: &Frames) -> String {
-    let role = |at: &usize| frames.all[stack[*at] as usize].role;
     let name = |at: usize| stack.get(at).map(|number| frames.all[*number as usize].name.as_str());
-    let allocator = (0..stack.len()).rev().find(|at| role(at) == Role::Allocator);
-    let called = allocator.or_else(|| {
-        let inner = (0..stack.len()).take_while(|at| role(at) != Role::Other).last();
-        inner.or(in_kernel.then_some(0))
-    });
+    let called = called(stack, in_kernel, frames);
     let called_name = called.and_then(name);
     match (called_name, called.and_then(|at| name(at + 1))) {
         (Some(called), Some(caller)) => format!("{called} in {caller}"),

@@ -22,15 +22,18 @@ pub(crate) struct Frames {
     pub(crate) all: Vec<Frame>,
     /// The numbers of the frames of each walk, the innermost first.
     pub(crate) stacks: Vec<Vec<u32>>,
+    /// Of each walk, the innermost place of each frame.
+    places: Vec<Vec<(u32, Place)>>,
 }
 
 impl Frames {
     pub(crate) fn of(recording: &Recording) -> Frames {
-        let mut frames = Frames { all: Vec::new(), stacks: Vec::new() };
+        let mut frames = Frames { all: Vec::new(), stacks: Vec::new(), places: Vec::new() };
         let mut names: HashMap<(String, String), u32> = HashMap::new();
         let mut places: HashMap<(Place, bool), u32> = HashMap::new();
         for walk in &recording.walks {
             let mut stack = Vec::with_capacity(walk.places.len());
+            let mut innermost: Vec<(u32, Place)> = Vec::with_capacity(walk.places.len());
             for (depth, place) in walk.places.iter().enumerate() {
                 let caller = walk.places.get(depth + 1).copied();
                 let donated = is_donated(recording, *place);
@@ -52,6 +55,11 @@ impl Frames {
                     }
                 };
                 stack.push(number);
+                if !innermost.iter().any(|(frame, _)| *frame == number) {
+                    // A call's line is that of the instruction before its return address.
+                    let address = place.address.saturating_sub(u64::from(depth > 0));
+                    innermost.push((number, Place { address, ..*place }));
+                }
                 // A stripped library's public function may jump to a different function, which leaves no frame. The
                 // call names the public function.
                 if let Some(name) = caller.and_then(|caller| imported(recording, *place, caller))
@@ -82,8 +90,16 @@ impl Frames {
                 stack.drain(..=last);
             }
             frames.stacks.push(stack);
+            frames.places.push(innermost);
         }
         frames
+    }
+
+    /// The line of the source where the frame `number` is in a walk, such as `server.c:12`; `None` where the file has
+    /// no such debug information.
+    pub(crate) fn line(&self, recording: &Recording, walk: usize, number: u32) -> Option<String> {
+        let (_, place) = self.places[walk].iter().find(|(frame, _)| *frame == number)?;
+        recording.library.modules[place.module? as usize].lines.at(place.address)
     }
 
     /// The number of a frame, which is kept once.

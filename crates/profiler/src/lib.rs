@@ -16,6 +16,7 @@
 //! | `space` | the modules of a process, and the walk up a stack in them |
 //! | `frame_size` | the size of a frame without unwind tables |
 //! | `module` | a mapped file: code, names, unwind tables |
+//! | `lines` | lines of the source by address |
 //! | `symbols` | names of functions: symbol tables, debug files, demangling |
 //! | `recording` | the samples and the kernel's figures of a recording |
 //! | `frames` | places in the code with their names |
@@ -40,6 +41,7 @@ mod flame;
 mod frame_size;
 mod frames;
 mod library;
+mod lines;
 mod memory;
 mod module;
 mod page;

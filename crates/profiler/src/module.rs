@@ -11,6 +11,7 @@ use object::read::elf::ElfFile64;
 use object::{Endianness, Object, ObjectSegment, ObjectSymbol, ObjectSymbolTable};
 
 use crate::file;
+use crate::lines::Lines;
 use crate::proc;
 use crate::space;
 use crate::symbols::{Function, Symbols, section};
@@ -27,6 +28,7 @@ pub(crate) struct Module {
     /// The functions of other files that it calls, by the address in the file at which their addresses are kept.
     imports: HashMap<u64, String>,
     pub(crate) symbols: Symbols,
+    pub(crate) lines: Lines,
     /// The parts that have unwind tables: addresses in the file, sorted.
     tables: Vec<Range<u64>>,
     /// Addresses in the file of the executable parts that hold a donor which was put in after linking.
@@ -78,6 +80,7 @@ impl Module {
             segments: file.segments().filter(is_code).map(|segment| place(&segment)).collect(),
             imports: imports(&file),
             symbols: Symbols::of(&file, Path::new(path), root),
+            lines: Lines::of(&file),
             tables,
             donor: None,
             unwinding: None,

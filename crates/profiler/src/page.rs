@@ -191,7 +191,11 @@ fn sites(title: &str, sites: &[Site]) -> String {
     let mut text =
         format!("<section><h2>{title}</h2><table><thead><tr><th>function</th><th>share</th></tr></thead><tbody>");
     for site in sites {
-        let _ = write!(text, "<tr><td>{}</td><td>{:.1} %</td></tr>", escaped(&site.function), 100.0 * site.share);
+        let line = site
+            .line
+            .as_deref()
+            .map_or_else(String::new, |line| format!(" <span class=\"quiet\">{}</span>", escaped(line)));
+        let _ = write!(text, "<tr><td>{}{line}</td><td>{:.1} %</td></tr>", escaped(&site.function), 100.0 * site.share);
     }
     text + "</tbody></table></section>"
 }

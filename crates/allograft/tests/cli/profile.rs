@@ -383,7 +383,7 @@ fn files_are_written() {
     let page = read("profile.html");
     assert!(page.matches("<svg ").count() >= 3 && page.matches("<script>").count() == 1, "{page}");
     // It needs no network.
-    assert!(!page.contains("src=") && !page.contains("href=") && page.contains("data-name=\"malloc"), "{page}");
+    assert!(!page.contains("src=") && !page.contains("href=") && page.contains("data-name=\"task\""), "{page}");
     let firefox: Value = serde_json::from_str(&read("profile.firefox.json")).unwrap();
     let threads = firefox["threads"].as_array().unwrap();
     let samples: u64 = threads.iter().map(|thread| thread["samples"]["length"].as_u64().unwrap()).sum();
@@ -394,6 +394,29 @@ fn files_are_written() {
     assert!(pprof.windows(11).any(|window| window == b"nanoseconds"));
     let kept: Value = serde_json::from_str(&read("profile.json")).unwrap();
     assert_eq!(kept["verdict"]["bottleneck"], "allocator");
+}
+
+/// The source's line is in the document and on the page if the file has debug information, and is null otherwise.
+#[test]
+fn call_sites_have_lines_where_the_file_has_them() {
+    const SPIN: &str = "#include <time.h>\nstatic volatile unsigned long sum;\n__attribute__((noinline)) void spin(void)\n\
+        {\n\tfor (unsigned long i = 0; i < 10000000; i++)\n\t\tsum += i;\n}\nint main(void)\n{\n\t\
+        while (clock() < CLOCKS_PER_SEC)\n\t\tspin();\n\treturn 0;\n}\n";
+    let lab = Lab::new();
+    let source = lab.put("spin.c", SPIN.as_bytes());
+    for (flag, has) in [("-g", true), ("-g0", false)] {
+        tool(fixtures::cc().args(["-O1", flag, "-o"]).arg(lab.path("spin")).arg(&source));
+        let document = lab.run(["profile", "--json", "-o", "out", "./spin"]).exits(0).json();
+        let site = &document["running"][0];
+        assert_eq!(site["function"], "spin", "{document}");
+        let line = site["line"].as_str();
+        assert_eq!(line.is_some_and(|line| ["spin.c:5", "spin.c:6"].contains(&line)), has, "{flag}: {line:?}");
+        assert_eq!(line.is_some(), has);
+        let page = fs::read_to_string(lab.path("out/profile.html")).unwrap();
+        assert_eq!(page.contains("<span class=\"quiet\">spin.c:"), has);
+        assert!(!page.contains("src=") && !page.contains("href="), "{page}");
+        fs::remove_dir_all(lab.path("out")).unwrap();
+    }
 }
 
 /// Threads that share a lock are no example: on some machines nearly all of their waiting is for a processor.
