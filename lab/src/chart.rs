@@ -208,7 +208,7 @@ mod tests {
         assert!(same, "`{}` describes another chart: `cargo xtask bench tables`", PLACE.page);
     }
 
-    /// What the chart calls the graft is what `graft` makes when no donor is named.
+    /// The graft on the chart has the donor that `graft` takes when none is named.
     #[test]
     fn the_chart_shows_the_default_donor() {
         assert_eq!(MEASURED[1], format::DEFAULT_DONORS[0]);

@@ -309,7 +309,7 @@ mod tests {
         assert!(roxmltree::Document::parse(&Flame::default().svg("nothing")).is_ok());
     }
 
-    /// What the script reads: a frame is an element with its place in percent, its depth, its name and its title.
+    /// The script reads these attributes: place and width in percent, depth, name, and the title.
     #[test]
     fn the_frames_of_a_page_are_what_its_script_reads() {
         let page = flame().element("On the processor");

@@ -55,7 +55,7 @@ impl Lines {
         let strings = DebugLineStr::from(EndianSlice::new(strings, LittleEndian));
         let section = DebugLine::new(tables, LittleEndian);
         let mut offset = 0;
-        // What comes behind damage is not read.
+        // Tables behind damaged ones are not read.
         while offset < tables.len()
             && let Ok(program) = section.program(DebugLineOffset(offset), 8, None, None)
         {
