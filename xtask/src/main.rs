@@ -124,6 +124,11 @@ fn main() -> ExitCode {
         eprintln!("error: there is no command `{name}`\nhelp: `cargo xtask help` lists them");
         return ExitCode::from(2);
     };
+    // The commands themselves would take it for a name, or hand it to cargo.
+    if rest.iter().take_while(|word| *word != "--").any(|word| matches!(word.as_str(), "--help" | "-h")) {
+        println!("cargo xtask {} {}\n\n{}", task.name, task.arguments, task.help);
+        return ExitCode::SUCCESS;
+    }
     match (task.run)(&rest) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
