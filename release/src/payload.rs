@@ -109,7 +109,7 @@ impl Payload {
             arch,
             time,
             programs: PROGRAMS.into_iter().map(|name| program(programs, name, arch)).collect::<Result<_>>()?,
-            manuals: manuals(native, version)?,
+            manuals: manuals(native)?,
             bash: script("bash", "allograft")?,
             zsh: script("zsh", "_allograft")?,
             fish: script("fish", "allograft.fish")?,
@@ -157,19 +157,17 @@ fn program(folder: &Path, name: &str, arch: Arch) -> Result<File> {
 }
 
 /// Returns the page of the program, one for each of its commands, and that of the cargo command.
-fn manuals(native: &Path, version: &str) -> Result<Vec<File>> {
+fn manuals(native: &Path) -> Result<Vec<File>> {
     let page = |arguments: &[&str]| printed(run(native, "allograft").arg("man").args(arguments));
     let main = page(&[])?;
     let commands = main.lines().filter_map(|line| line.strip_prefix(r"allograft\-")?.strip_suffix("(1)"));
-    // The page of `help` would be useless.
-    let commands: Vec<&str> = commands.filter(|name| *name != "help").collect();
+    let commands: Vec<&str> = commands.collect();
     ensure!(!commands.is_empty(), "`allograft man` names no page of a command");
-    let mut manuals = vec![File::new("allograft.1", main.replace("\nallograft\\-help(1)\n", "\n"))];
+    let mut manuals = vec![File::new("allograft.1", main.clone())];
     for name in commands {
         manuals.push(File::new(format!("allograft-{name}.1"), page(&[name])?));
     }
-    let help = printed(run(native, "cargo-allograft").arg("--help"))?;
-    manuals.push(File::new("cargo-allograft.1", cargo_page(&help, version)));
+    manuals.push(File::new("cargo-allograft.1", page(&["cargo"])?));
     manuals.sort_by(|one, other| one.path.cmp(&other.path));
     Ok(manuals)
 }
@@ -179,18 +177,6 @@ fn run(native: &Path, name: &str) -> Command {
     let mut command = Command::new(native.join(name));
     command.env_clear();
     command
-}
-
-/// Returns a manual page with the help of `cargo allograft`, whose first line says what it does.
-fn cargo_page(help: &str, version: &str) -> String {
-    let summary = help.lines().next().unwrap_or_default();
-    // A line of roff must not start with a dot or an apostrophe.
-    let line = |line: &str| format!("\\&{}\n", line.replace('\\', "\\e").replace('-', "\\-"));
-    let body: String = help.lines().skip(1).map(line).collect();
-    format!(
-        ".TH cargo-allograft 1 \"\" \"allograft {version}\"\n.SH NAME\ncargo\\-allograft \\- {summary}\n\
-         .SH DESCRIPTION\n.nf\n{body}.fi\n.SH SEE ALSO\nallograft(1)\n"
-    )
 }
 
 /// Returns the files of the package for CMake. The one that names a version gets `version`.
@@ -248,13 +234,6 @@ pub(crate) fn printed(command: &mut Command) -> Result<String> {
 mod tests {
     use super::*;
     use crate::sample;
-
-    #[test]
-    fn a_page_of_help_is_roff_that_shows_it_as_it_is() {
-        let page = cargo_page("Run it\n\n.hidden --a\\b\n", "1.2.3");
-        assert!(page.contains("cargo\\-allograft \\- Run it\n"), "{page}");
-        assert!(page.contains("\n\\&.hidden \\-\\-a\\eb\n"), "{page}");
-    }
 
     #[test]
     fn each_integration_is_whole_and_has_the_version_of_the_release() {

@@ -10,23 +10,42 @@ use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::command;
 use crate::failure::Failure;
 use crate::global::Global;
+use crate::help::on_a_screen;
 use crate::output::{Output, acts, printable};
 
 const AFTER_HELP: &str = "\
+Exit codes: 0 done, 1 the check says no, 2 wrong usage or input, 3 refused,
+  4 not all was taken back, 5 not all was checked. After 1, 2, 3 and 5 every
+  file is as it was.
+
+Examples:
+  allograft bench ./program ARGS                # does it pay? changes nothing
+  allograft graft ./program                     # a linked program
+  allograft graft /usr/lib/x86_64-linux-musl/libc.a
+  allograft inspect ./server --expect snmalloc";
+
+/// The same for the manual page.
+const AT_LENGTH: &str = "\
 Exit codes:
   0  done
   1  the check says no
   2  wrong usage, or input that cannot be read or is malformed
   3  refused, because it would not be safe
-  4  not everything could be taken back, or a temporary file stays; the message says which files are changed
+  4  not everything could be taken back, or a temporary file stays;
+     the message says which files are changed
   5  `verify --strict`: no check failed, and some were not run
+
 After 1, 2, 3 and 5, every file is exactly as it was before.
 
 Examples:
-  allograft graft /usr/lib/x86_64-linux-musl/libc.a   graft in place, with a backup
-  allograft verify /usr/lib/x86_64-linux-musl/libc.a  link and run programs against it
-  allograft undo /usr/lib/x86_64-linux-musl/libc.a    restore stock, byte for byte
-  allograft inspect ./server --expect snmalloc        check which allocator an executable carries";
+  # graft in place, with a backup
+  allograft graft /usr/lib/x86_64-linux-musl/libc.a
+  # link and run programs against it
+  allograft verify /usr/lib/x86_64-linux-musl/libc.a
+  # restore stock, byte for byte
+  allograft undo /usr/lib/x86_64-linux-musl/libc.a
+  # check which allocator an executable carries
+  allograft inspect ./server --expect snmalloc";
 
 /// What a first run without arguments prints.
 const FIRST_STEPS: &str = "\
@@ -37,12 +56,14 @@ allograft puts a modern allocator into static musl toolchains and programs, and 
   allograft help                      all commands; in a Cargo project: `cargo allograft build --release`
 ";
 
-/// Transplants a modern allocator into static musl toolchains
+/// Puts a modern allocator into musl's libc.a, or into linked programs
 ///
-/// A static musl program allocates through musl's malloc, which is slow with several threads. allograft replaces it
-/// inside the toolchain's libc.a. Every program that you link with that libc.a then has the new allocator.
+/// A static musl program allocates through musl's malloc, which is slow with several threads. allograft replaces it in
+/// the toolchain's libc.a, so that every program that is linked with it afterwards has the new allocator; or in what is
+/// linked already: a static or dynamic program, musl's loader, the programs of a container image. It can take
+/// everything back, byte for byte.
 #[derive(Debug, Parser)]
-#[command(name = "allograft", version, after_help = AFTER_HELP)]
+#[command(name = "allograft", version, after_help = AFTER_HELP, after_long_help = AT_LENGTH)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) global: Global,
@@ -67,11 +88,16 @@ pub(crate) enum Command {
     Man(command::man::Man),
 }
 
+/// The parser, with help that fits on a screen.
+pub(crate) fn parser() -> clap::Command {
+    on_a_screen(Arguments::command())
+}
+
 /// Parses the command line. The error is the exit code of a run that has already printed everything: help, version, or
 /// wrong usage.
 pub(crate) fn parse() -> Result<(Arguments, Output), ExitCode> {
     let words = command::cc::separated(std::env::args_os());
-    let words = match command::bench::separated(&Arguments::command(), words) {
+    let words = match command::bench::separated(&parser(), words) {
         Ok(words) => words,
         Err(case) => {
             let failure = Failure::usage(format!("`{case}` is a case of the suite, and a file in this folder"))
@@ -82,7 +108,7 @@ pub(crate) fn parse() -> Result<(Arguments, Output), ExitCode> {
             return Err(Output::new(&global).fail(&failure));
         }
     };
-    let matches = Arguments::command().color(early_color()).try_get_matches_from(words);
+    let matches = parser().color(early_color()).try_get_matches_from(words);
     let error = match matches.and_then(|matches| Arguments::from_arg_matches(&matches)) {
         Ok(arguments) => {
             let output = Output::new(&arguments.global);
@@ -191,7 +217,7 @@ fn help(program: &str) -> String {
 /// Returns allograft's name with that of the command that was typed, if there is one.
 fn typed_command() -> String {
     let name = before_dashes().find(|word| !word.to_string_lossy().starts_with('-'));
-    let parser = Arguments::command();
+    let parser = parser();
     match name.and_then(|name| parser.find_subcommand(name).map(|command| command.get_name().to_owned())) {
         Some(command) => format!("allograft {command}"),
         None => "allograft".to_owned(),

@@ -20,16 +20,25 @@ const NONE: &str = "none";
 /// those of the fields.
 #[derive(Debug, Clone, Args, Serialize, Deserialize)]
 pub(crate) struct Choice {
+    /// Allocator to put in; `none`: string functions alone
+    ///
     /// The allocator to put in: see `allograft donors`, which says which one is the default. `none`: string functions
     /// only
-    #[arg(long, value_name = "NAME", value_parser = DonorNames)]
+    #[arg(long, value_name = "NAME", value_parser = DonorNames(donor_names), hide_possible_values = true)]
     donor: Option<String>,
-    /// Whether to put in fast string functions too (memcpy, strlen and similar) [default: on; off for executables]
-    #[arg(long, value_name = "WHETHER", value_enum)]
+    /// Put in fast string functions, too
+    ///
+    /// Whether to put in fast string functions too (memcpy, strlen and similar) [default: on; off for linked files and
+    /// shared objects]
+    #[arg(long, value_name = "on|off", value_enum, hide_possible_values = true)]
     strings: Option<Switch>,
-    /// Bake in one of the donor's sets of options: see `allograft donors`
-    #[arg(long, value_name = "NAME", default_value = donors::DEFAULT_PROFILE, value_parser = PossibleValuesParser::new(donors::PROFILES))]
+    /// Options for one purpose: small, fast, secure
+    ///
+    /// Bake in one of the donor's sets of options: see `allograft donors NAME`
+    #[arg(long, value_name = "NAME", default_value = donors::DEFAULT_PROFILE, hide_default_value = true, value_parser = PossibleValuesParser::new(donors::PROFILES), hide_possible_values = true)]
     profile: String,
+    /// Set an option of the donor; repeatable
+    ///
     /// Bake in an option of the donor; overrides the profile; can be given several times
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = setting)]
     settings: Vec<(String, i64)>,
@@ -84,6 +93,14 @@ impl Choice {
         }
     }
 
+    /// Whether the user chose nothing.
+    pub(crate) fn is_default(&self) -> bool {
+        self.donor.is_none()
+            && self.strings.is_none()
+            && self.profile == donors::DEFAULT_PROFILE
+            && self.settings.is_empty()
+    }
+
     /// Whether string functions go in, or `None` if the user did not say.
     pub(crate) fn strings(&self) -> Option<bool> {
         self.strings.map(|switch| switch == Switch::On)
@@ -92,11 +109,11 @@ impl Choice {
 
 /// The parser of a donor's name, in any case.
 #[derive(Debug, Clone, Copy)]
-struct DonorNames;
+pub(crate) struct DonorNames(pub(crate) fn() -> Vec<&'static str>);
 
 /// The names that `--donor` takes.
-fn donor_names() -> impl Iterator<Item = &'static str> {
-    donors::all().iter().map(|donor| donor.name).chain([NONE])
+fn donor_names() -> Vec<&'static str> {
+    donors::all().iter().map(|donor| donor.name).chain([NONE]).collect()
 }
 
 impl TypedValueParser for DonorNames {
@@ -104,10 +121,10 @@ impl TypedValueParser for DonorNames {
 
     fn parse_ref(&self, parser: &clap::Command, _: Option<&clap::Arg>, word: &OsStr) -> Result<String, clap::Error> {
         let typed = word.to_string_lossy();
-        if let Some(name) = donor_names().find(|name| name.eq_ignore_ascii_case(&typed)) {
-            return Ok(name.to_owned());
+        let names = (self.0)();
+        if let Some(name) = names.iter().find(|name| name.eq_ignore_ascii_case(&typed)) {
+            return Ok((*name).to_owned());
         }
-        let names: Vec<&str> = donor_names().collect();
         let tip = match similar(&typed, names.iter().copied()) {
             _ if inspector::name::is_reported(&typed.to_lowercase()) => {
                 "`inspect` knows it, and no donor is made of it: `allograft donors` lists those of this build"
@@ -122,7 +139,7 @@ impl TypedValueParser for DonorNames {
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(donor_names().map(PossibleValue::new)))
+        Some(Box::new((self.0)().into_iter().map(PossibleValue::new)))
     }
 }
 

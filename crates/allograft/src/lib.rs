@@ -6,6 +6,7 @@
 //! | `cargo` | the commands of `cargo allograft` |
 //! | `arguments` | the command line |
 //! | `global` | the flags that every command takes |
+//! | `help` | help that fits on a screen: the rest is on the manual page |
 //! | `choice` | the options `--donor`, `--strings`, `--profile` and `--set`, which several commands have |
 //! | `target` | the target of a command: a path, `swift:ID` or `rust:TRIPLE` |
 //! | `rust` | Rust's targets: where a toolchain has their `libc.a` |
@@ -33,6 +34,7 @@ mod choice;
 mod command;
 mod failure;
 mod global;
+mod help;
 mod json;
 mod number;
 mod output;

@@ -5,6 +5,7 @@
 //! here reach the terminal. Callers need not escape anything. JSON keeps all characters, escaped as JSON does it.
 
 pub(crate) mod file;
+mod fold;
 mod page;
 mod printable;
 
@@ -32,6 +33,9 @@ pub(crate) struct Output {
     color_out: bool,
     color_err: bool,
     silent_err: bool,
+    /// The columns of a terminal behind standard output, and behind standard error.
+    width_out: Option<usize>,
+    width_err: Option<usize>,
     marks: Marks,
 }
 
@@ -75,6 +79,8 @@ impl Output {
             color_out: choose(io::stdout().is_terminal()),
             color_err: choose(io::stderr().is_terminal()),
             silent_err: false,
+            width_out: fold::width(io::stdout()),
+            width_err: fold::width(io::stderr()),
             marks: Marks::new(),
         }
     }
@@ -82,7 +88,9 @@ impl Output {
     /// Returns the output of a run whose command line is wrong and whose message is printed already.
     pub(crate) fn json_only() -> Output {
         let (color_out, color_err, marks) = (false, false, Marks::new());
-        Output { json: true, quiet: true, verbose: false, color_out, color_err, silent_err: true, marks }
+        let (width_out, width_err) = (None, None);
+        let (json, quiet, verbose, silent_err) = (true, true, false, true);
+        Output { json, quiet, verbose, color_out, color_err, silent_err, width_out, width_err, marks }
     }
 
     /// Returns an empty text for standard output.
@@ -93,6 +101,11 @@ impl Output {
     /// Returns a table without rows, for a page.
     pub(crate) fn table(&self, head: &[&str]) -> Table {
         Table::new(head, self.color_out)
+    }
+
+    /// Returns the columns that a table may take; `None` if nothing limits them.
+    pub(crate) fn columns(&self) -> Option<usize> {
+        fold::table_width()
     }
 
     /// Returns text for a page, in a style if the page is coloured.
@@ -113,7 +126,7 @@ impl Output {
 
     /// Prints a result that is not JSON. With `--quiet` it prints nothing.
     pub(crate) fn text(&self, page: &Page) -> Result<(), Failure> {
-        if self.quiet { Ok(()) } else { self.raw(page.text()) }
+        if self.quiet { Ok(()) } else { self.raw(&page.text(self.width_out)) }
     }
 
     /// Prints a JSON document, whatever the flags.
@@ -132,6 +145,11 @@ impl Output {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Prints a text that is the whole result, or the document with it.
+    pub(crate) fn printed(&self, text: &str) -> Result<(), Failure> {
+        if self.json { self.document(json::Text { text }) } else { self.raw(text) }
     }
 
     /// Prints the one JSON document of this run, which has these fields beside its version.
@@ -191,7 +209,12 @@ impl Output {
                 true => format!("\x1b[{}m{label}\x1b[0m", style.code()),
                 false => label.to_owned(),
             };
-            let _ = writeln!(io::stderr(), "{label}: {}", printable(message));
+            let line = format!("{label}: {}", printable(message));
+            let line = match self.width_err {
+                Some(width) => fold::folded(&line, width, 2),
+                None => line,
+            };
+            let _ = writeln!(io::stderr(), "{line}");
         }
     }
 

@@ -2,11 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::CommandFactory;
 use format::{Arch, DonorKind};
 use hosts::{Emit, ForeignWays, Obstacle, Remedy, Replacement};
 
-use crate::arguments::Arguments;
+use crate::arguments::parser;
 use crate::remedy::help;
 
 /// Returns one remedy of each kind that names a command or a flag. A new variant must be added to `help` and then
@@ -51,6 +50,7 @@ fn remedies() -> Vec<Remedy> {
         Remedy::ConfirmLive,
         Remedy::RunNothing,
         Remedy::GraftInPlace,
+        Remedy::NameAnotherOut,
         Remedy::ListOptions,
         Remedy::ListArchitectures,
         Remedy::ListGraftable,
@@ -72,7 +72,9 @@ fn remedies() -> Vec<Remedy> {
 
 #[test]
 fn every_command_and_flag_of_a_remedy_exists() {
-    let program = Arguments::command();
+    // Building it gives each command the flags of all.
+    let mut program = parser();
+    program.build();
     let takes = |command: &str, flag: &str| {
         let command = program.find_subcommand(command).unwrap_or_else(|| panic!("no command {command}"));
         command.get_arguments().any(|argument| match flag.strip_prefix("--") {

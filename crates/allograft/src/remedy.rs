@@ -39,10 +39,11 @@ pub(crate) fn help(remedy: &Remedy) -> String {
         Remedy::ConfirmLive => "try it first, elsewhere: `-o OUT`. `--yes` replaces it all the same".to_owned(),
         Remedy::RunNothing => "leave `--try` and `--untested` out: they are for executables".to_owned(),
         Remedy::GraftInPlace => "leave `-o` out to graft in place, with a backup".to_owned(),
-        Remedy::ListOptions => "`allograft donors` lists each donor's options with their ranges".to_owned(),
-        Remedy::ListArchitectures => "`allograft donors` lists the architectures of every donor".to_owned(),
+        Remedy::NameAnotherOut => "name another file; `--force` replaces it".to_owned(),
+        Remedy::ListOptions => "`allograft donors NAME` lists a donor's options with their ranges".to_owned(),
+        Remedy::ListArchitectures => "`allograft donors -v` lists the architectures of every donor".to_owned(),
         Remedy::ListGraftable => {
-            "only musl's `libc.a` can be grafted, on the architectures that `allograft donors` lists".to_owned()
+            "only musl's `libc.a` can be grafted, on the architectures that `allograft donors -v` lists".to_owned()
         }
         Remedy::Undo => "stock's own malloc and string functions again: that is `allograft undo`".to_owned(),
         Remedy::NameDonor => "name the donor with `--donor`, or leave `--set` out".to_owned(),
@@ -83,12 +84,14 @@ fn foreign(ways: &ForeignWays) -> String {
     let quoted = |names: &[&str]| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
     let mut parts = Vec::new();
     if ways.strings {
-        parts.push("`--donor none` grafts the string functions alone, and leaves that allocator".to_owned());
+        parts.push(
+            "`allograft graft --donor none` grafts the string functions alone, and leaves that allocator".to_owned(),
+        );
     }
     parts.push(match &ways.replacement {
-        Replacement::Possible if ways.lost.is_empty() => "`--force` puts the donor in its place".to_owned(),
+        Replacement::Possible if ways.lost.is_empty() => "`allograft graft --force` puts the donor in its place".to_owned(),
         Replacement::Possible => format!(
-            "`--force` puts the donor in its place, and `--stock` with a stock libc.a{release} brings back {}",
+            "`allograft graft --force` puts the donor in its place, and `--stock` with a stock libc.a{release} brings back {}",
             quoted(&ways.lost)
         ),
         Replacement::NeedsStock(symbols) => {
@@ -96,7 +99,7 @@ fn foreign(ways: &ForeignWays) -> String {
             let operators = names.iter().any(|name| name.starts_with("_Z"));
             let with = if operators { ", or a folder that has it and libc++abi.a," } else { "" };
             format!(
-                "`--force` puts the donor in its place, with `--stock` and a stock libc.a{release}{with} for what only \
+                "`allograft graft --force` puts the donor in its place, with `--stock` and a stock libc.a{release}{with} for what only \
                  that allocator has: {}",
                 shortened(&names)
             )
@@ -178,8 +181,8 @@ fn of_archive(remedy: surgery::plan::Remedy) -> &'static str {
             "its malloc is in another library (zig 0.16 and later: libzigc.a), where members cannot be exchanged: \
              put the donor first on the link line, as `allograft emit --as object` writes it"
         }
-        Remedy::ListArchitectures => "`allograft donors` lists the architectures",
-        Remedy::ListOptions => "`allograft donors` lists the options with their ranges",
+        Remedy::ListArchitectures => "`allograft donors -v` lists the architectures",
+        Remedy::ListOptions => "`allograft donors NAME` lists the options with their ranges",
         Remedy::AnotherDonor => "this is a fault of the donor's build: try another one with --donor",
         Remedy::TakeGraftBack => "`allograft undo`, or get the archive from its package again, and graft that",
         Remedy::BringWhatIsLost => {

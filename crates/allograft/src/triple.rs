@@ -5,6 +5,27 @@ use format::Arch;
 use crate::output::printable;
 use crate::similar::similar;
 
+/// Usual triples, as shells complete them. Others are parsed all the same.
+pub(crate) const USUAL: [&str; 14] = [
+    "x86_64-linux-musl",
+    "x86_64-unknown-linux-musl",
+    "x86_64-swift-linux-musl",
+    "x86_64-linux-gnu",
+    "x86_64-pc-windows-gnu",
+    "aarch64-linux-musl",
+    "aarch64-unknown-linux-musl",
+    "aarch64-swift-linux-musl",
+    "aarch64-linux-gnu",
+    "riscv64-linux-musl",
+    "riscv64gc-unknown-linux-musl",
+    "i686-linux-musl",
+    "arm-linux-musleabihf",
+    "armv7-unknown-linux-musleabihf",
+];
+
+/// The vendors in the triples of toolchains.
+const VENDORS: [&str; 5] = ["unknown", "swift", "alpine", "chimera", "openwrt"];
+
 /// The parts of a triple that matter for a donor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Triple {
@@ -85,6 +106,12 @@ impl Triple {
             let known: Vec<&str> = Arch::ALL.into_iter().map(Arch::name).collect();
             format!("no donor is for `{}`; there are some for {}", printable(name), known.join(", "))
         })?;
+        // Any word may be a vendor, but for a slip in one of those that toolchains have.
+        if let Some(vendor) = parts.get(1).filter(|vendor| !VENDORS.contains(vendor))
+            && similar(vendor, VENDORS).is_some()
+        {
+            return Err(format!("no toolchain has the vendor `{}`", printable(vendor)));
+        }
         // In zig's `gnu.2.31`, the number is the glibc release to link for.
         let family = libc.split('.').next().unwrap_or(libc);
         let libc = match family {
@@ -105,7 +132,7 @@ impl Triple {
 }
 
 /// Returns the triple that a misspelt one may stand for: each part as it is known, in the order of a triple.
-fn meant(text: &str) -> Option<String> {
+pub(crate) fn meant(text: &str) -> Option<String> {
     const ARCHES: [&str; 8] = ["x86_64", "amd64", "aarch64", "arm64", "riscv64", "riscv64gc", "i686", "armv7"];
     const LIBCS: [&str; 4] = ["musl", "gnu", "musleabihf", "gnueabihf"];
     // Some write dashes or blanks where others write underscores, or join what belongs apart.
@@ -116,15 +143,15 @@ fn meant(text: &str) -> Option<String> {
     let typed = text;
     let text = text.trim().to_lowercase().replace([' ', '/'], "-").replace("x86-64", "x86_64").replace('_', "-");
     let text = text.replace("x86-64", "x86_64").replace("x64", "x86_64");
-    let mut parts: Vec<&str> = text.split('-').filter(|part| !part.is_empty()).collect();
+    let parts: Vec<&str> = text.split('-').filter(|part| !part.is_empty()).collect();
     let (first, last) = (*parts.first()?, *parts.last()?);
     let known = |part: &str, names: &'static [&'static str]| {
         names.iter().find(|name| **name == part).copied().or_else(|| similar(part, names.iter().copied()))
     };
     let arch = known(first, &ARCHES)?;
     let libc = known(last, &LIBCS).or_else(|| (last == "linux" || parts.len() == 1).then_some("musl"))?;
-    parts.retain(|part| *part == "unknown" || similar(part, ["unknown"]).is_some());
-    let vendor = if parts.is_empty() { "" } else { "-unknown" };
+    let vendor = parts.iter().find_map(|part| known(part, &VENDORS));
+    let vendor = vendor.map(|vendor| format!("-{vendor}")).unwrap_or_default();
     let hard = if arch == "armv7" && !libc.ends_with("eabihf") { "eabihf" } else { "" };
     let triple = format!("{arch}{vendor}-linux-{libc}{hard}");
     (triple != typed && Triple::read(&triple).is_ok()).then_some(triple)
@@ -172,6 +199,13 @@ mod tests {
     }
 
     #[test]
+    fn usual_triples_are_triples() {
+        for text in USUAL {
+            Triple::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        }
+    }
+
+    #[test]
     fn names_in_rust() {
         for (text, name) in [
             ("x86_64-linux-musl", "x86_64-unknown-linux-musl"),
@@ -196,6 +230,8 @@ mod tests {
             ("x86_64_linux_musl", "x86_64-linux-musl"),
             ("x86_64-musl", "x86_64-linux-musl"),
             ("x86_64-linux", "x86_64-linux-musl"),
+            ("x86_64-unkown-linux-musl", "x86_64-unknown-linux-musl"),
+            ("aarch64-swfit-linux-musl", "aarch64-swift-linux-musl"),
             ("aarch46-linux-gnu", "aarch64-linux-gnu"),
             ("aarch64", "aarch64-linux-musl"),
             ("armv7-linux-musl", "armv7-linux-musleabihf"),

@@ -3,6 +3,8 @@
 //! A donor is a folder of this crate with a recipe and its glue in C. A new donor needs no other registration: `build/`
 //! finds the recipes, builds an object for each architecture, and writes the catalogue below.
 
+mod meanings;
+
 use format::options::{self, OPTIONS_SECTION};
 use format::{Arch, Compressed, DonorKind, DonorOption, Linked, OptionsError};
 use relocatable::{Object, Section, Sections};
@@ -73,6 +75,7 @@ pub const DEFAULT_PROFILE: &str = "default";
 pub const PROFILES: [&str; 4] = [DEFAULT_PROFILE, "small", "fast", "secure"];
 
 pub use format::DEFAULT_DONORS as DEFAULTS;
+pub use meanings::{About, Unit, about_option};
 
 static DONORS: &[Donor] = include!(concat!(env!("OUT_DIR"), "/embedded/catalogue.rs"));
 static STRINGS: &[Donor] = include!(concat!(env!("OUT_DIR"), "/embedded/strings.rs"));

@@ -136,7 +136,7 @@ fn in_place(
 
 /// Writes the graft of `host` to the file `out`, replacing what is there.
 fn to_file(host: &HostFile, out: &Path, planner: &mut Planner<'_>) -> Result<Pending<Grafts>, Error> {
-    let out = out::file(out, Some(host.path()))?;
+    let out = out::graft(out, host.path(), planner.request.force)?;
     let (prepared, bytes) = (prepared::of(host, planner)?, host.bytes()?);
     let (request, watch) = (planner.request, planner.watch);
     let mut grafted = prepared.elsewhere(out.clone(), request.dry_run);

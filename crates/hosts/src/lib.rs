@@ -73,7 +73,7 @@ pub use prove::self_test::self_test;
 pub use recognition::{Target, is_executable};
 pub use record::{Record, stock_of};
 pub use request::{Candidate, Patience, Request};
-pub use sink::emitted::write;
+pub use sink::emitted::{write, write_folder};
 pub use source::contents::{FoundGraft, each_host, unpack_grafts};
 pub use swift::locate;
 pub use system::System;

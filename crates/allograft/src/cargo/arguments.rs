@@ -3,13 +3,14 @@
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches, Parser};
 use hosts::Candidate;
 
 use crate::choice::Choice;
 use crate::failure::Failure;
+use crate::help::on_a_screen;
 
-/// Run a cargo command that builds or links, with a modern allocator in every program
+/// Run a cargo command, with a donor in every program
 ///
 /// Links programs for a musl target with a private grafted copy of the target's libc.a. The copy lies in the project's
 /// target folder; the toolchain and everything else stay untouched. Inspects each program when it is linked; a program
@@ -21,28 +22,25 @@ use crate::failure::Failure;
     version,
     override_usage = "cargo allograft [OPTIONS] <build|run|test|bench|install|COMMAND> [CARGO OPTIONS] [-- ARGUMENTS]",
     mut_arg("profile", |profile| profile.long("donor-profile").help(PROFILE)),
-    after_help = AFTER_HELP
+    after_help = AFTER_HELP,
+    after_long_help = AT_LENGTH
 )]
-pub(super) struct Arguments {
+pub(crate) struct Arguments {
     #[command(flatten)]
     choice: Choice,
-    /// A cargo command and its arguments
+    /// Cargo command and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
     cargo: Vec<OsString>,
 }
 
 /// Help of `--donor-profile`: `--profile` is cargo's.
-const PROFILE: &str = "Bake in one of the donor's sets of options: see `allograft donors` (`--profile` is cargo's)";
+const PROFILE: &str = "Options for one purpose: small, fast, secure";
 
 const AFTER_HELP: &str = "\
-Any other command of cargo's goes the same way: `rustc`, `check`, `clippy`, `nextest`, `deb`, `dist` and the like, with the
-programs that they link. zig as the linker (`zigbuild`) is refused: it links a libc of its own. So is a build elsewhere,
-such as in a container, which never calls this program.
+Options may come before or after the command, up to `--`. All others are cargo's.
 
-The options may come before or after the command, up to `--`. Without `--target`, and without a target in cargo's
-configuration, programs are built for the musl target of this machine.
-
-Exit codes: 0 done; 1 a program does not carry the donor; 2 wrong usage; 3 refused; otherwise cargo's own.
+Exit codes: 0 done, 1 a program does not carry the donor, 2 wrong usage,
+  3 refused; otherwise cargo's own.
 
 Examples:
   cargo allograft build --release --target x86_64-unknown-linux-musl
@@ -50,7 +48,35 @@ Examples:
   cargo allograft run --set purge_delay=0 --release -- --port 8080
   cargo allograft nextest run
   cargo allograft install ripgrep --target x86_64-unknown-linux-musl
-  cargo allograft bench --donors all -- --input data.txt     measure the program with every donor: see `bench --help`";
+  # measures the program with every donor
+  cargo allograft bench --donors all -- --input data.txt
+
+Details: `allograft man cargo | man -l -`";
+
+/// The same for the manual page.
+const AT_LENGTH: &str = "\
+Any other command of cargo's goes the same way: `rustc`, `check`, `clippy`, `nextest`, `deb`, `dist` and the like, with the
+programs that they link. zig as the linker (`zigbuild`) is refused: it links a libc of its own. So is a build elsewhere,
+such as in a container, which never calls this program.
+
+The options may come before or after the command, up to `--`. Without `--target`, and without a target in cargo's
+configuration, programs are built for the musl target of this machine.
+
+Exit codes:
+  0  done
+  1  a program does not carry the donor
+  2  wrong usage
+  3  refused, because it would not be safe
+Others are cargo's own.
+
+Examples:
+  cargo allograft build --release --target x86_64-unknown-linux-musl
+  cargo allograft --donor mimalloc3 test
+  cargo allograft run --set purge_delay=0 --release -- --port 8080
+  cargo allograft nextest run
+  cargo allograft install ripgrep --target x86_64-unknown-linux-musl
+  # measures the program with every donor: see `cargo allograft bench --help`
+  cargo allograft bench --donors all -- --input data.txt";
 
 /// allograft's options with a value that are accepted after the cargo command too.
 const OURS: [&str; 4] = ["--donor", "--strings", "--donor-profile", "--set"];
@@ -131,10 +157,16 @@ impl CargoCommand {
     }
 }
 
+/// The parser, with help that fits on a screen.
+pub(crate) fn parser() -> clap::Command {
+    on_a_screen(Arguments::command())
+}
+
 /// Parses the command line without the program's name and cargo's word for it. The error is the parser's: help,
 /// version, or wrong usage.
 pub(super) fn parse(arguments: &[OsString]) -> Result<Arguments, clap::Error> {
-    Arguments::try_parse_from(std::iter::once("cargo-allograft".into()).chain(ours_first(arguments)))
+    let words = std::iter::once("cargo-allograft".into()).chain(ours_first(arguments));
+    parser().try_get_matches_from(words).and_then(|matches| Arguments::from_arg_matches(&matches))
 }
 
 /// Returns the same arguments with allograft's options and their values first.

@@ -20,6 +20,7 @@ use crate::arguments::tell_and_end;
 use crate::command::bench::{Arm, Bench, Libc, Linked, Scratch, StockMusl, typed};
 use crate::failure::Failure;
 use crate::global::Global;
+use crate::help::on_a_screen;
 use crate::output::Output;
 use crate::program::Expected;
 use crate::rust::Rustc;
@@ -31,7 +32,7 @@ use crate::rust::Rustc;
     bin_name = "cargo allograft bench",
     override_usage = "cargo allograft bench [CARGO OPTIONS] [OPTIONS] [-- ARGS]"
 )]
-struct Measuring {
+pub(crate) struct Measuring {
     #[command(flatten)]
     global: Global,
     #[command(flatten)]
@@ -40,26 +41,17 @@ struct Measuring {
 
 const ABOUT: &str = "Measure a Cargo project's program with stock musl and with each donor";
 
-const ABOUT_AT_LENGTH: &str = "\
-Measure a Cargo project's program with stock musl and with each donor
-
-Compiles the project once, in the release profile unless you name another. Links its program once for each arm, and \
-measures the results as `allograft bench` does. All other options are cargo's own: --bin NAME, --target TRIPLE, \
---features ...
-
-Any option below selects this command. Without one, `cargo allograft bench` is `cargo bench` with a donor in every \
-benchmark.";
-
 const AFTER_HELP: &str = "\
+Any of these options selects this command. Without one, `cargo allograft bench`
+is `cargo bench` with a donor in every benchmark. It builds for release, unless
+--profile names another. All other options are cargo's own: --bin NAME ...
+
+After `--` come the program's arguments, or a whole command that contains {out}.
+In it, {threads} is replaced by each number of --threads.
+
 Examples:
   cargo allograft bench --donors all -- --input data.txt
-  cargo allograft bench --donors mimalloc,mimalloc3 --bin server --target x86_64-unknown-linux-musl -- --self-test
-  cargo allograft bench --donors all --server '{out} --port {port}' --load 'wrk --latency -d5 http://127.0.0.1:{port}/'
-
-After `--` come the program's arguments, or a whole command that contains {out}. In it, {threads} is replaced by each
-number of --threads.
-
-Exit code 1 if an arm fails, or differs from stock in output or exit code.";
+  cargo allograft bench --donors mimalloc,mimalloc3 --bin server -- --self-test";
 
 /// The fields of `allograft bench`'s options that cargo decides here. These options are refused with a usage message,
 /// as cargo has none of these names either.
@@ -70,11 +62,11 @@ const SHARED: [&str; 3] = ["color", "quiet", "verbose"];
 
 impl Measuring {
     /// Returns the parser of the command line, with only the options that have a meaning here.
-    fn parser() -> clap::Command {
-        let parser = Measuring::command().about(ABOUT).long_about(ABOUT_AT_LENGTH).after_help(AFTER_HELP);
+    pub(crate) fn parser() -> clap::Command {
+        let parser = on_a_screen(Measuring::command().about(ABOUT)).after_help(AFTER_HELP);
         parser.mut_args(|argument| match argument.get_id().as_str() {
             id if CARGO_DECIDES.contains(&id) => argument.hide(true),
-            "command" => argument.help("Arguments of the program, or a command with {out}"),
+            "command" => argument.help("Arguments, or a command with {out}"),
             _ => argument,
         })
     }

@@ -42,7 +42,7 @@ pub(crate) use host::StockMusl;
 pub(crate) use scratch::Scratch;
 pub(crate) use words::{measuring as command_to_measure, separated};
 
-/// Measure a program, or the suite, with stock musl and with each donor, and say what to take
+/// Measure a program with stock and every donor
 ///
 /// Builds the program once for each arm, against a private copy of the libc's folder. The host stays as it is. Checks
 /// that all arms give the same output and exit code as stock. Then runs them in random order within rounds, until the
@@ -54,14 +54,21 @@ pub(crate) use words::{measuring as command_to_measure, separated};
 /// malloc, glibc:arena_max=2, and other allocators by LD_PRELOAD: tcmalloc, mesh, preload:PATH. `all` is strings and
 /// every donor; `profiles` is every donor with each of its profiles.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  allograft bench ./program --self-test                      a linked program, static or dynamic
+#[command(
+    after_help = "Examples:
+  allograft bench ./program ARGS            # static or dynamic, of musl or glibc
+  allograft bench map larson                # programs of the suite
+  allograft bench --build 'musl-gcc -O2 -static -L{libdir} main.c -o {out}'",
+    after_long_help = "Examples:
+  # a linked program, static or dynamic
+  allograft bench ./program --self-test
   allograft bench --build 'gcc -O2 -static -specs {libdir}/musl-gcc.specs main.c -o {out}' -- input.txt
   allograft bench --donors stock,mimalloc,mimalloc:small --threads 1,2,8 --build '...' -- --threads {threads}
   allograft bench --build '...' --html report.html --save results.json -- input.txt
   allograft bench --build '...' --server '{out} --port {port}' --load 'wrk --latency -d5 http://127.0.0.1:{port}/'
   allograft bench --server '{out} --port {port}' --load 'wrk --latency -d5 http://127.0.0.1:{port}/' ./server
-  allograft bench map larson --donors stock,mimalloc,glibc   programs of the suite
+  # programs of the suite
+  allograft bench map larson --donors stock,mimalloc,glibc
   allograft bench --from results.json --pull-request request.md
 
 What follows the program is the program's own; options of `bench` come before it. `--` is needed before a program whose
@@ -71,81 +78,132 @@ In --build, {libdir} is a folder like the host's with the arm's libc.a; {object}
 stock); {out} is the path for the program. Then come the program's arguments, or a whole command that contains {out}. In
 it, {threads} is replaced by each number of --threads. Ctrl-C ends the measuring and keeps the results so far.
 
-Exit code 1 if an arm fails, or differs from stock in output or exit code.")]
+Exit codes:
+  0  done
+  1  an arm failed, or differs from stock in output or exit code
+  2  wrong usage, or input that cannot be read or is malformed
+  3  refused, because it would not be safe"
+)]
 pub(crate) struct Bench {
+    /// Programs of the suite to measure
+    ///
     /// Programs of the suite [default: all of them, if there is no --build]
     #[arg(value_name = "SUITE", value_parser = suite::Cases, conflicts_with_all = ["build", "server", "from"])]
     suite: Vec<String>,
+    /// The libc.a to graft, or its folder
+    ///
     /// The libc.a to graft, or its folder [default: the musl of this machine]
     #[arg(long, value_name = "LIBC")]
     host: Option<PathBuf>,
+    /// Arms to compare with stock [default: all]
+    ///
     /// The arms to compare with stock [default: all]
     #[arg(long, value_name = "ARM,...", value_delimiter = ',')]
     donors: Option<Vec<String>>,
+    /// Command that builds the program
+    ///
     /// The command that builds the program, with {libdir} or {object}, and {out}
     #[arg(long, value_name = "CMD")]
     build: Option<String>,
+    /// Command that builds it for glibc
+    ///
     /// The command that builds it for glibc, with {out}; adds the arm `glibc`
     #[arg(long, value_name = "CMD", requires = "build")]
     build_glibc: Option<String>,
+    /// Command that starts it as a server
+    ///
     /// The command that starts the program as a server, with {out} and {port}
     #[arg(long, value_name = "CMD", requires = "load")]
     server: Option<String>,
+    /// Command that loads the server
+    ///
     /// The command that loads the server at {port}; prints wrk's report, or JSON with `requests_per_second`
     #[arg(long, value_name = "CMD", requires = "server")]
     load: Option<String>,
+    /// Numbers of threads to run with
+    ///
     /// Numbers of threads to run with: {threads} in the arguments, or --threads-var
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = whole(1..=1024_u32))]
     threads: Vec<u32>,
+    /// Variable with the number of threads
+    ///
     /// The environment variable that gives the program its number of threads
     #[arg(long, value_name = "NAME", requires = "threads")]
     threads_var: Option<String>,
+    /// Goal of the recommendation
+    ///
     /// The goal of the recommendation. `balanced`: the fastest with at most 1.25 times stock's peak memory, or at most
     /// 16 MiB more
     #[arg(long = "for", value_name = "WHAT", value_enum, default_value_t = Wanted::Balanced)]
     wanted: Wanted,
+    /// Time without building: 90s, 10m, 1h
+    ///
     /// Time for everything except building: 90s, 10m, 1h [default: 5m, for the suite 1h]
     #[arg(long, value_name = "TIME", value_parser = time)]
     budget: Option<Duration>,
+    /// Stop at intervals this narrow, in percent
+    ///
     /// Stop when intervals reach no further than this to either side, in percent [default: 1, for the suite 3]
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     precision: Option<f64>,
+    /// Greatest number of rounds
+    ///
     /// The greatest number of rounds
     #[arg(long, value_name = "N", value_parser = whole(1..=10_000_u32))]
     rounds: Option<u32>,
+    /// Repeat an earlier random order
+    ///
     /// Repeat the random order of an earlier run
     #[arg(long, value_name = "N", value_parser = whole(0..=u64::MAX))]
     seed: Option<u64>,
     /// Do not compare the arms' output
     #[arg(long)]
     any_output: bool,
+    /// C compiler for the suite
+    ///
     /// The C compiler for the suite [default: $CC, else cc]
     #[arg(long, value_name = "CC")]
     cc: Option<PathBuf>,
+    /// musl's headers, for the suite
+    ///
     /// musl's headers, for the suite [default: looked for beside the host]
     #[arg(long, value_name = "FOLDER")]
     include: Option<PathBuf>,
+    /// Shorten the suite, only to check it
+    ///
     /// Shorten the suite's programs, only to check that everything runs
     #[arg(long, conflicts_with_all = ["build", "server", "from"])]
     quick: bool,
     /// Write an HTML report
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Write Markdown tables
+    ///
     /// Write Markdown tables, for a pull request
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
+    /// Write the text of a pull request
+    ///
     /// Write the text of a pull request for the project: the lines to add, figures, risks, the way back
     #[arg(long, value_name = "FILE")]
     pull_request: Option<PathBuf>,
+    /// Write CSV
+    ///
     /// Write CSV with a line for each arm and case
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+    /// Write all results as JSON
+    ///
     /// Write all results as JSON, including every run
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
+    /// Show saved results; measure nothing
+    ///
     /// Measure nothing; show results of --save or --json
     #[arg(long, value_name = "FILE", conflicts_with_all = ["build", "server", "donors", "host", "threads"])]
     from: Option<PathBuf>,
+    /// Program and its arguments
+    ///
     /// A program and its arguments; with --build, the arguments of the built program, or a command with {out}
     #[arg(last = true, value_name = "PROGRAM")]
     command: Vec<OsString>,

@@ -32,7 +32,7 @@ const COMPILER: &str = "musl-gcc";
 /// The environment variable that names another one.
 const VARIABLE: &str = "ALLOGRAFT_CC";
 
-/// Compile and link with a C compiler for musl, so that static programs carry a donor
+/// Run a C compiler whose static programs get a donor
 ///
 /// Runs the compiler with ARGS. A program is linked statically, with a grafted copy of the libc.a that the compiler
 /// would link. The copy is made once and kept in a cache folder; the toolchain is not changed. What links no program
@@ -42,9 +42,10 @@ const VARIABLE: &str = "ALLOGRAFT_CC";
 #[derive(Debug, Args)]
 #[command(
     disable_help_flag = true,
-    mut_arg("strings", |strings| strings.help(STRINGS)),
-    after_help = "Exit codes: those of the compiler; 1 if the program has another malloc than
-the donor's, and is removed; 2 and 3 as for all commands, before the compiler runs
+    after_help = "Exit codes: those of the compiler, or
+  1  the program has another malloc than the donor's, and is removed
+  2  wrong usage, before the compiler runs
+  3  refused, before the compiler runs
 
 Examples:
   allograft cc -O2 -o server server.c
@@ -54,18 +55,17 @@ Examples:
   make CC='allograft cc' CXX='allograft cc --cc x86_64-linux-musl-g++'"
 )]
 pub(crate) struct Cc {
+    /// C compiler for musl, and its words
+    ///
     /// The compiler, for musl; may have words of its own, quoted as in a shell [default: $ALLOGRAFT_CC, or musl-gcc]
     #[arg(long, value_name = "COMPILER")]
     cc: Option<OsString>,
     #[command(flatten)]
     choice: Choice,
-    /// The compiler's own arguments
+    /// Arguments of the compiler
     #[arg(value_name = "ARGS", trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<OsString>,
 }
-
-/// Help of `--strings`, which never takes an executable here.
-const STRINGS: &str = "Whether to put in fast string functions too (memcpy, strlen and similar) [default: on]";
 
 impl Cc {
     pub(crate) fn run(self, output: &Output) -> Result<ExitCode, Failure> {

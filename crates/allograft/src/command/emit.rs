@@ -1,11 +1,12 @@
 //! `allograft emit`: writes a donor as a file to link or to preload.
 
+mod folder;
 mod snippets;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use format::Note;
 use hosts::{Candidate, Locking, Watch};
 use inspector::verify::Verified;
@@ -24,37 +25,88 @@ use crate::signals::Cleanup;
 use crate::triple::{Libc, Triple};
 use crate::tuning;
 
-/// Write a donor as a file to link or to preload, and print how to use it
+/// Write a donor as a file, or a build system's files
 ///
 /// Use this if you cannot or do not want to change libc.a. An object on the link line replaces libc's malloc and its
 /// string functions. An archive does the same, for build systems that take only libraries. A shared object is preloaded
 /// into dynamic programs, of musl or of glibc. For Windows there are objects, for GNU and LLVM toolchains.
+///
+/// For build systems there are folders of files, which a project takes in: a package for CMake, a subproject for Meson,
+/// rules for Bazel, a file for make, an overlay for Nix. They run this program when the project is built.
 #[derive(Debug, Args)]
-#[command(mut_arg("strings", |strings| strings.help(STRINGS)), after_help = "Examples:
+#[command(after_help = "Examples:
   allograft emit --target x86_64-linux-musl
   allograft emit --donor mimalloc3 --target aarch64-swift-linux-musl --set purge_delay=0 -o donor.o
   allograft emit --target x86_64-unknown-linux-musl --as archive
   allograft emit --target x86_64-linux-gnu --as shared
+  allograft emit --as cmake -o cmake/allograft
   allograft emit --target x86_64-pc-windows-gnu
 
 Spell the target as Rust, clang, Swift or zig do.")]
 pub(crate) struct Emit {
     #[command(flatten)]
     choice: Choice,
+    /// Target, such as x86_64-linux-musl
+    ///
     /// The target of the program, such as x86_64-linux-musl
     #[arg(long, value_name = "TRIPLE", value_parser = Triple::parse)]
-    target: Triple,
-    /// The kind of file
-    #[arg(long = "as", value_name = "KIND", value_enum, default_value_t = Form::Object)]
-    form: Form,
+    target: Option<Triple>,
+    /// Kind of file, or a build system
+    ///
+    /// The kind of file: object, archive or shared; or the build system whose files to write
+    #[arg(long = "as", value_name = "KIND", value_enum, default_value_t = Kind::Object)]
+    kind: Kind,
+    /// File or folder to write
+    ///
     /// The file to write [default: allograft.o, liballograft.a or liballograft.so in the current folder]
     #[arg(short, long, value_name = "OUT")]
     out: Option<PathBuf>,
 }
 
-/// Help of `--strings`, whose default depends on the form.
-const STRINGS: &str =
-    "Whether to put in fast string functions too (memcpy, strlen and similar) [default: on; off for shared objects]";
+/// `--as`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    /// One relocatable object, for any link line
+    Object,
+    /// A static library with the object, for -l
+    Archive,
+    /// A shared object, for LD_PRELOAD
+    Shared,
+    /// A folder with rules for Bazel
+    Bazel,
+    /// A folder with a package for CMake
+    Cmake,
+    /// A folder with a file to include for make
+    Make,
+    /// A folder with a subproject for Meson
+    Meson,
+    /// A folder with an overlay for Nix
+    Nix,
+}
+
+impl Kind {
+    /// The form of the file, or the name of the build system.
+    fn form(self) -> Result<Form, &'static str> {
+        match self {
+            Kind::Object => Ok(Form::Object),
+            Kind::Archive => Ok(Form::Archive),
+            Kind::Shared => Ok(Form::Shared),
+            Kind::Bazel => Err("bazel"),
+            Kind::Cmake => Err("cmake"),
+            Kind::Make => Err("make"),
+            Kind::Meson => Err("meson"),
+            Kind::Nix => Err("nix"),
+        }
+    }
+}
+
+/// A file to make.
+struct Order {
+    choice: Choice,
+    target: Triple,
+    form: Form,
+    out: Option<PathBuf>,
+}
 
 impl Form {
     /// The default name of the file.
@@ -79,6 +131,27 @@ struct Made {
 impl Emit {
     pub(crate) fn run(self, output: &Output) -> Result<ExitCode, Failure> {
         let _cleanup = Cleanup::on_signals()?;
+        let Emit { choice, target, kind, out } = self;
+        let form = match kind.form() {
+            Ok(form) => form,
+            Err(name) => {
+                let integration = integrations::find(name)
+                    .ok_or_else(|| Failure::usage(format!("this build has no files for `{name}`")).with_help(REPORT))?;
+                folder::write(integration, out, target.as_ref(), &choice, output)?;
+                return Ok(ExitCode::SUCCESS);
+            }
+        };
+        let target = target.ok_or_else(|| {
+            Failure::usage("the program's target is not named: --target <TRIPLE>").with_help(
+                "such as `--target x86_64-linux-musl`; files for a build system are for every target: `--as cmake`",
+            )
+        })?;
+        Order { choice, target, form, out }.run(output)
+    }
+}
+
+impl Order {
+    fn run(self, output: &Output) -> Result<ExitCode, Failure> {
         let made = self.make()?;
         let out = self.out.clone().unwrap_or_else(|| self.form.file().into());
         let locking = |locking: Locking<'_>| output.locking(locking);
@@ -228,14 +301,20 @@ impl Emit {
         let mut text = output.page();
         // Writing to a page does not fail.
         let _ = writeln!(text, "{word}  {path}  {}  {}", self.target.arch, brings);
-        for snippet in snippets {
-            text.blank();
-            let _ = writeln!(text, "{}", output.paint(Style::Strong, format_args!("{}:", snippet.name)));
-            for line in snippet.text.lines() {
-                let _ = writeln!(text, "  {line}");
-            }
-        }
+        print(&mut text, snippets, output);
         text
+    }
+}
+
+/// Adds how something is used, for each place.
+fn print(text: &mut Page, snippets: &[Snippet], output: &Output) {
+    for snippet in snippets {
+        text.blank();
+        // Writing to a page does not fail.
+        let _ = writeln!(text, "{}", output.paint(Style::Strong, format_args!("{}:", snippet.name)));
+        for line in snippet.text.lines() {
+            text.whole(format_args!("  {line}"));
+        }
     }
 }
 

@@ -5,7 +5,6 @@ mod executable;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -13,7 +12,6 @@ use std::time::Duration;
 use clap::Args;
 use format::Note;
 use hosts::{Action, ArchiveOperation, Bundle, Carried, Grafted, Grafts, Locking, Operation, Patience, Request, Watch};
-use inspector::Strings;
 use surgery::plan::{Plan, RemovedMember};
 
 use crate::choice::Choice;
@@ -27,7 +25,15 @@ use crate::shell::shell_quoted;
 use crate::signals::Cleanup;
 use crate::target::located;
 
-/// Replace musl's allocator and string functions in a libc.a, or the allocator in a linked executable
+/// Examples that fit on a screen.
+const SCREEN: &str = "Examples:
+  allograft graft sysroot/lib/libc.a          # link again: programs carry it
+  allograft graft ./server --try -- --version # a linked program
+  allograft graft libc.a --donor none         # string functions alone
+  allograft graft swift:ID
+  allograft graft --root rootfs /lib/ld-musl-x86_64.so.1";
+
+/// Put a donor into a libc.a, program, loader, SDK or image
 ///
 /// The target is recognised by its content. It may be a static archive, a static executable, a folder (toolchain,
 /// sysroot, unpacked SDK), or a packed Swift SDK bundle (.artifactbundle.tar.gz, .zip). In a folder or bundle, every
@@ -52,65 +58,95 @@ use crate::target::located;
 /// A graft in place leaves the stock file beside it, as libc.a.allograft-stock, for `allograft undo`. For a packed
 /// bundle, this is the whole bundle.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
+#[command(after_help = SCREEN, after_long_help = "Examples:
   allograft graft /usr/lib/x86_64-linux-musl/libc.a
   allograft graft sysroot/lib/libc.a --donor mimalloc3 --set purge_delay=0
   allograft graft sysroot/lib/libc.a --profile small
-  allograft graft sysroot/lib/libc.a --donor none      string functions only
+  # string functions only
+  allograft graft sysroot/lib/libc.a --donor none
   allograft graft --dry-run -v ~/.rustup/toolchains/stable-x86_64-unknown-linux-gnu
   allograft graft /usr/lib/musl/lib/libc.a -o build/libc.a
   allograft graft sdk.artifactbundle.tar.gz -o grafted.artifactbundle.tar.gz
-  allograft graft swift:swift-6.1.2-RELEASE_static-linux-0.0.1    an installed Swift SDK
-  allograft graft --root build/rootfs /usr/lib                    in the root folder of an image
-  allograft graft ./server --try -- --version          a linked executable
-  allograft graft image -o grafted                     an OCI layout: one more layer with its static programs
-  allograft graft ./server --needed                    a dynamic program, with liballograft.so beside it
-  allograft graft ./server --strings on                also the string functions that are proven
-  allograft graft --root build/rootfs /lib/ld-musl-x86_64.so.1    all dynamic programs of an image
+  # an installed Swift SDK
+  allograft graft swift:swift-6.1.2-RELEASE_static-linux-0.0.1
+  # a target of the Rust toolchain
+  allograft graft rust:x86_64-unknown-linux-musl
+  # in the root folder of an image
+  allograft graft --root build/rootfs /usr/lib
+  # a linked program
+  allograft graft ./server --try -- --version
+  # a container image: one more layer with its programs
+  allograft graft image -o grafted
+  # a dynamic program, with liballograft.so beside it
+  allograft graft ./server --needed
+  # also the string functions that are proven
+  allograft graft ./server --strings on
+  # all dynamic programs of an image
+  allograft graft --root build/rootfs /lib/ld-musl-x86_64.so.1
 
 Link your programs again to give them the new allocator: build systems do not always notice that libc.a changed.")]
 pub(crate) struct Graft {
+    /// What to graft: a path, rust:TRIPLE or swift:ID
+    ///
     /// A libc.a, an executable, a folder with archives under it, a packed Swift SDK bundle, a container image (an OCI
     /// layout, with --out), rust:TRIPLE for a target of the Rust toolchain, or swift:ID for an installed Swift SDK
     target: PathBuf,
+    /// Root folder of an image with the target
+    ///
     /// The root folder of an image that holds the target. The target's path starts there, and symbolic links are read
     /// as in the image
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
     #[command(flatten)]
     choice: Choice,
+    /// Write the graft here; leave the target
+    ///
     /// Write the graft to this file (for a folder: to a copy of it), and leave the target untouched
     #[arg(short, long, value_name = "OUT")]
     out: Option<PathBuf>,
+    /// Replace a foreign allocator, or another OUT
+    ///
     /// Replace a foreign allocator in a libc.a; with --out, replace a file that is not a graft of the target
     #[arg(long)]
     force: bool,
+    /// Stock archives that bring back lost functions
+    ///
     /// With --force: a stock archive, or a folder with a libc.a or libc++abi.a under it, to bring back functions that
     /// the target's libc.a has lost; can be given several times
     #[arg(long, value_name = "FILE", requires = "force")]
     stock: Vec<PathBuf>,
+    /// For dynamic programs: load the donor from PATH
+    ///
     /// For dynamic programs: do not merge the donor, but have the program load the shared object of `emit --as shared`,
     /// which has to be there: an absolute path, `$ORIGIN/...` with glibc, or a name that the loader searches for
     /// [default: liballograft.so beside the program]
     #[arg(long, value_name = "PATH", num_args = 0..=1, require_equals = true)]
     needed: Option<Option<OsString>>,
-    /// Print what would be done, and do nothing
+    /// Print what would be done
     #[arg(long)]
     dry_run: bool,
+    /// Replace the system's loader, or set-id programs
+    ///
     /// Replace the dynamic loader of the running system, musl's libc.so; or graft a program that is setuid or setgid,
     /// or has capabilities
     #[arg(long)]
     yes: bool,
+    /// Graft although nothing can run the self-test
+    ///
     /// Graft an executable for another architecture even if nothing here can run its self-test
     #[arg(long)]
     untested: bool,
+    /// Seconds of processor time for the self-test
+    ///
     /// Seconds of processor time that an executable's self-test may take
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = whole(1..=86_400_u64))]
     patience: u64,
+    /// First compare stock and graft, run with ARGS
+    ///
     /// For an executable: before anything is replaced, run stock and graft with the arguments after `--`, and compare
     #[arg(long = "try", conflicts_with = "dry_run")]
     trial: bool,
-    /// For `--try`: the program's own arguments
+    /// Arguments of the program for --try
     #[arg(last = true, value_name = "ARGS", requires = "trial")]
     arguments: Vec<OsString>,
 }
@@ -120,9 +156,6 @@ impl Graft {
         let _cleanup = Cleanup::on_signals()?;
         let target = located(&self.target, self.root.as_deref())?;
         let out = self.out.clone();
-        if let Some(out) = out.as_deref().filter(|_| !self.force) {
-            may_replace(out, &target)?;
-        }
         let typed = self.target.clone();
         let request = Request {
             candidates: self.choice.candidates()?,
@@ -340,7 +373,7 @@ fn next_steps(text: &mut Page, grafts: &Grafts, places: &Places<'_>, output: &Ou
 }
 
 pub(super) fn step(text: &mut Page, output: &Output, label: &str, value: &str) {
-    let _ = writeln!(text, "  {} {value}", output.paint(Style::Faint, format_args!("{label:<7}")));
+    text.whole(format_args!("  {} {value}", output.paint(Style::Faint, format_args!("{label:<7}"))));
 }
 
 fn next_steps_of(
@@ -391,35 +424,6 @@ impl Places<'_> {
     fn stock(&self, path: &Path) -> Option<&Path> {
         let is_out = self.out.is_some_and(|out| self.shown(path) == out);
         (is_out && self.typed.is_file()).then_some(self.typed)
-    }
-}
-
-/// Checks that a file at `--out` may be replaced: an empty one, a copy of the target, or a graft of its kind.
-///
-/// # Errors
-/// Exit code 3 if it is something else, which would be lost.
-fn may_replace(out: &Path, target: &Path) -> Result<(), Failure> {
-    let read = |path: &Path| path.is_file().then(|| fs::read(path).ok()).flatten();
-    let (Some(bytes), Some(stock)) = (read(out), read(target)) else { return Ok(()) };
-    if bytes.is_empty() || bytes == stock {
-        return Ok(());
-    }
-    let is_graft = match (inspector::inspect(&bytes), inspector::inspect(&stock)) {
-        (Ok(there), Ok(stock)) => {
-            let named = donors::find(&there.malloc.name).is_some() || there.strings == Strings::Grafted;
-            let carries = named || transplant::carries_graft(&bytes);
-            carries && there.kind == stock.kind && there.arch == stock.arch
-        }
-        // A packed bundle or an image, which the inspector does not read: the graft decides.
-        (_, Err(_)) => true,
-        (Err(_), Ok(_)) => false,
-    };
-    match is_graft {
-        true => Ok(()),
-        false => {
-            Err(Failure::refused(format!("`{}` is there, and is not a graft of `{}`", out.display(), target.display()))
-                .with_help("name another file; `--force` replaces it"))
-        }
     }
 }
 

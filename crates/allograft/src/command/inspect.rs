@@ -23,7 +23,7 @@ use crate::sbom;
 use crate::similar::similar;
 use crate::target::located;
 
-/// Tell which allocator each file carries, its version, and the evidence
+/// Say which allocator files or processes have
 ///
 /// Takes any ELF file or static archive, stripped or not, whether or not allograft made it. In a folder, a container
 /// image or a package, it inspects every ELF file and archive, and follows no symbolic links. A dynamic program's
@@ -31,41 +31,53 @@ use crate::target::located;
 /// is run. If the files do not show the allocator, the answer is `unknown`; it never guesses.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  allograft inspect ./server
-  allograft inspect ./server --expect snmalloc   exit code 1 unless it is snmalloc
-  allograft inspect build/bin                    a table of every executable, library and archive under it
-  allograft inspect --root image /usr/bin        the programs of an image, with the libraries of that image
-  allograft inspect app.tar                      the programs of a container image, and does its LD_PRELOAD work?
-  allograft inspect --pid 1234                   which malloc serves that process, and did LD_PRELOAD take effect?
-  allograft inspect --all                        a table of all processes that you may look at
-  allograft inspect --sbom cyclonedx build/bin   a bill of materials: these files, and the allocators in them
+  allograft inspect ./server                     # -v lists the evidence
+  allograft inspect ./server --expect snmalloc   # exit code 1 if it is not
+  allograft inspect build/bin                    # a table of what is in there
+  allograft inspect --root image /usr/bin        # with the image's libraries
+  allograft inspect app.tar                      # a container image's programs
+  allograft inspect --pid 1234                   # did LD_PRELOAD take effect?
+  allograft inspect --all                        # all processes, as a table
+  allograft inspect --sbom cyclonedx build/bin
   allograft inspect --json /usr/lib/x86_64-linux-musl/libc.a")]
 pub(crate) struct Inspect {
+    /// Files, folders, images, packages, or swift:ID
+    ///
     /// Executables, libraries, objects, archives, folders with these; container images (OCI layout, `docker save`),
     /// root file systems as tars, packages (.deb, .apk, .whl); packed Swift SDK bundles, or swift:ID
     #[arg(required_unless_present_any = ["pid", "all"])]
     files: Vec<PathBuf>,
+    /// Exit with 1 unless malloc is this one
+    ///
     /// Exit with 1 unless every file's malloc is this one; in images, that of every executable with a malloc: a donor's
     /// name, mallocng, oldmalloc, glibc, go, zig, another allocator's name, none, or unknown
     #[arg(long, value_name = "NAME")]
     expect: Option<String>,
+    /// Root folder of an image with the files
+    ///
     /// The root folder of an image that holds the files and their libraries. Their paths start there, and symbolic
     /// links are read as in the image
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
+    /// Inspect this running process; repeatable
+    ///
     /// Inspect the running process with this number; can be given several times
     #[arg(long, value_name = "N", value_parser = whole(1..=u32::MAX), conflicts_with_all = ["files", "root"])]
     pid: Vec<u32>,
+    /// Inspect all processes that may be read
+    ///
     /// Inspect all running processes that may be looked at
     #[arg(long, conflicts_with_all = ["files", "root", "pid"])]
     all: bool,
+    /// Print a bill of materials: cyclonedx
+    ///
     /// Print a software bill of materials instead: the files, and the allocators that they carry
     #[arg(long, value_name = "FORMAT", conflicts_with_all = ["pid", "all"])]
     sbom: Option<sbom::Format>,
 }
 
 /// The names of donors, and of the mallocs of libcs.
-fn names() -> impl Iterator<Item = &'static str> {
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
     donors::all().iter().map(|donor| donor.name).chain(["mallocng", "oldmalloc", "glibc", "none", "unknown"])
 }
 

@@ -17,40 +17,54 @@ use crate::number::whole;
 use crate::output::{Output, Page, Style, file};
 use crate::shell::quoted;
 
-/// Say what a program waits for: its allocator, page faults, string functions, locks, input and output, or itself
+/// Say what a program waits for
 ///
 /// Runs the program, or attaches to a process, and looks at all its threads some 150 times a second: at those that run,
 /// and at those that are blocked, which a profile of the processor does not show. Needs neither root nor a change to
 /// the program: static or dynamic, of musl or glibc, stripped or not. Ends with a verdict: the bottleneck, and what
 /// another allocator would bring at best.
+///
+/// What follows the program is the program's own; options of `profile` come before it, and `--` before a program whose
+/// name begins with a dash.
+///
+/// Threads that run are stopped for some microseconds to be read; blocked ones are not stopped. The program's children
+/// are looked at, too, but not those of a process that was attached to.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   allograft profile ./program ARGS
-  allograft profile --duration 10 -o profile ./server --port 8080   ends the server after 10 seconds
-  allograft profile --pid 1234 --duration 5                         leaves the process running
-  allograft profile -o profile --format pprof,firefox ./program
-
-What follows the program is the program's own; options of `profile` come before it, and `--` before a program whose name
-begins with a dash.
-
-Threads that run are stopped for some microseconds to be read; blocked ones are not stopped. The program's children are
-looked at, too, but not those of a process that was attached to.")]
+  # ends the server after 10 seconds
+  allograft profile --duration 10 -o profile ./server --port 8080
+  # leaves the process running
+  allograft profile --pid 1234 --duration 5
+  allograft profile -o profile --format pprof,firefox ./program")]
 pub(crate) struct Profile {
+    /// Attach to this process
+    ///
     /// Attach to this process in place of starting a command; it goes on running afterwards
     #[arg(long, value_name = "PID", conflicts_with = "command", value_parser = whole(1..=i32::MAX))]
     pid: Option<i32>,
+    /// Seconds to record
+    ///
     /// Seconds to record. A command that still runs then is ended [default: until it ends; 10 with --pid]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     duration: Option<f64>,
+    /// Looks a second, from 1 to 1000
+    ///
     /// How many times a second to look, from 1 to 1000
     #[arg(long, value_name = "HZ", default_value_t = profiler::RATE, value_parser = rate)]
     rate: f64,
+    /// Write the report and charts into DIR
+    ///
     /// Write profile.html, on-cpu.svg, off-cpu.svg and profile.json into this folder
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Also write pprof, firefox or collapsed
+    ///
     /// Write these into the folder of --out, too
     #[arg(long, value_name = "FORMAT", value_enum, value_delimiter = ',', requires = "out")]
     format: Vec<Format>,
+    /// Program and its arguments
+    ///
     /// The program and its arguments. With --json, its standard output goes to standard error
     #[arg(trailing_var_arg = true, value_name = "PROGRAM")]
     command: Vec<OsString>,
@@ -228,7 +242,7 @@ fn overview(analysis: &Analysis, output: &Output) -> Page {
         recording.threads
     );
     page.blank();
-    for line in wrapped(&verdict.text) {
+    for line in wrapped(&verdict.text, output.columns().unwrap_or(WIDTH).min(WIDTH)) {
         let _ = writeln!(page, "{line}");
     }
     page.blank();
@@ -282,7 +296,7 @@ fn overview(analysis: &Analysis, output: &Output) -> Page {
     );
     if let Some(command) = &verdict.command {
         let donor = verdict.donor.as_deref().unwrap_or_default();
-        let _ = writeln!(page, "try {donor}: {}", output.paint(Style::Strong, command));
+        page.whole(format_args!("try {donor}: {}", output.paint(Style::Strong, command)));
     }
     page
 }
@@ -296,13 +310,15 @@ fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }
 
+/// The columns of a paragraph where no terminal has fewer.
+const WIDTH: usize = 100;
+
 /// Breaks a paragraph into lines.
-fn wrapped(text: &str) -> Vec<String> {
-    const WIDTH: usize = 100;
+fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
         match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= WIDTH => {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
                 line.push(' ');
                 line.push_str(word);
             }

@@ -35,17 +35,16 @@ pub(crate) use wrapper::stand_in;
 /// The environment variable that passes the session to the wrappers.
 const VARIABLE: &str = "ALLOGRAFT_RUN";
 
-/// Run a build, so that the static programs for musl that it links carry a donor
+/// Run a build whose static musl programs get a donor
 ///
 /// For builds whose compiler cannot be named as CC. Compilers that the build calls by name, such as cc, gcc, musl-gcc,
-/// clang and x86_64-linux-musl-gcc, are wrappers that work as `allograft cc` does; so is ld. What is not a static
-/// link with musl is linked as ever: programs of glibc, dynamic ones, libraries. A compiler that the build calls by an
-/// absolute path is not seen. No toolchain is changed.
+/// clang and x86_64-linux-musl-gcc, are wrappers that work as `allograft cc` does; so is ld. What is not a static link
+/// with musl is linked as ever: programs of glibc, dynamic ones, libraries. A compiler that the build calls by an
+/// absolute path is not seen. No toolchain is changed. A wrapper's exit code is that of its compiler; a link fails if
+/// the program has another malloc than the donor's, or if musl's libc.a cannot be grafted.
 #[derive(Debug, Args)]
-#[command(
-    mut_arg("strings", |strings| strings.help(STRINGS)),
-    after_help = "Exit code: that of the command, or its signal; 2 if it cannot be run. A wrapper's is that of its
-compiler; a link fails if the program has another malloc than the donor's, or if musl's libc.a cannot be grafted.
+#[command(after_help = "Exit codes: that of the command, or its signal; or
+  2  the command cannot be run
 
 Examples:
   allograft run make
@@ -53,18 +52,14 @@ Examples:
   allograft run --donor mimalloc3 sh -c './configure && make -j8'
   allograft run -- ./build.sh --release
 
-What follows the command is the command's own; options of `run` come before it."
-)]
+What follows the command is the command's own; options of `run` come first.")]
 pub(crate) struct Run {
     #[command(flatten)]
     choice: Choice,
-    /// The build and its arguments
+    /// Build command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
-
-/// Help of `--strings`, which never takes an executable here.
-const STRINGS: &str = "Whether to put in fast string functions too (memcpy, strlen and similar) [default: on]";
 
 /// The settings of one `allograft run` for its wrappers.
 #[derive(Debug, Serialize, Deserialize)]

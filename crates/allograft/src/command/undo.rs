@@ -13,7 +13,7 @@ use crate::output::{Output, Page, Style};
 use crate::signals::Cleanup;
 use crate::target::located;
 
-/// Give a grafted host its stock file back, byte for byte
+/// Give back the stock file, byte for byte
 ///
 /// Restores the backup beside the host, with its mode, owner and times. Refuses if the host has changed since the
 /// graft. In a folder, checks all hosts before it restores the first one. Of a container image, writes the stock image
@@ -25,14 +25,18 @@ use crate::target::located;
 
 If the host carries no graft, there is nothing to undo; this is no error.")]
 pub(crate) struct Undo {
+    /// What was grafted, named as for `graft`
+    ///
     /// The grafted libc.a or executable, a folder with grafts under it, a packed Swift SDK bundle, swift:ID or
     /// rust:TRIPLE
     target: PathBuf,
+    /// Root folder of an image with the target
+    ///
     /// The root folder of an image that holds the target. The target's path starts there, and symbolic links are read
     /// as in the image
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
-    /// For a container image: write the stock image here
+    /// For container images: write the stock image here
     #[arg(short, long, value_name = "STOCK")]
     out: Option<PathBuf>,
 }

@@ -18,7 +18,7 @@ use crate::json;
 use crate::output::{Output, Page, Style};
 use crate::target::located;
 
-/// Check a graft with independent code, then link and run programs against it
+/// Check a graft with independent code, and run programs
 ///
 /// Reads the graft again. Each function of the malloc family must have exactly one provider; no symbol of stock may be
 /// lost; every difference from stock must have a reason (`-v` lists them); no trace of the old allocator may be left;
@@ -30,25 +30,38 @@ use crate::target::located;
   allograft verify out/libc.a --stock /usr/lib/x86_64-linux-musl/libc.a
   allograft verify sysroot --static-only --json
 
-Exit code 1 if any check fails. A check that was not run is no failure: the last line of each graft, and `not_run` in
-JSON, name it. With --strict, exit code 5 if no check failed and any was not run.")]
+Exit codes:
+  0  no check failed
+  1  a check failed
+  2  wrong usage, or input that cannot be read or is malformed
+  5  with --strict: no check failed, and some were not run")]
 pub(crate) struct Verify {
+    /// What was grafted, named as for `graft`
+    ///
     /// The grafted libc.a or executable, a folder with grafts under it, a packed Swift SDK bundle, swift:ID or
     /// rust:TRIPLE
     target: PathBuf,
+    /// Root folder of an image with the target
+    ///
     /// The root folder of an image that holds the target. The target's path starts there, and symbolic links are read
     /// as in the image
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
-    /// Compare with this stock libc.a instead of the backup beside the graft
+    /// Stock file to compare with
+    ///
+    /// Compare with this stock file instead of the backup beside the graft
     #[arg(long, value_name = "FILE")]
     stock: Option<PathBuf>,
     /// Do not link and run programs
     #[arg(long)]
     static_only: bool,
+    /// Exit with 5 if checks were not run
+    ///
     /// Exit with code 5 if no check failed and any was not run, for whatever reason: --static-only counts, too
     #[arg(long)]
     strict: bool,
+    /// Run every program with every linker
+    ///
     /// Run every program with every linker in every mode, instead of a selection
     #[arg(long, conflicts_with = "static_only")]
     thorough: bool,

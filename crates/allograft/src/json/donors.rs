@@ -51,6 +51,10 @@ struct Settable<'d> {
     min: i64,
     /// Its greatest value.
     max: i64,
+    /// The unit of these values: `ms`, `KiB`, `bytes` or `%`. Null: a number of things, or one of a few choices.
+    unit: Option<&'static str>,
+    /// What it does.
+    about: Option<&'static str>,
 }
 
 /// Options that serve one purpose together.
@@ -74,7 +78,9 @@ impl<'d> Donor<'d> {
     fn new(donor: &'static donors::Donor, options: &'d [DonorOption], licenses: bool) -> Self {
         let settable = |option: &'d DonorOption| {
             let DonorOption { name, value, min, max, .. } = option;
-            Settable { name, default: *value, min: *min, max: *max }
+            let known = donors::about_option(donor.name, name);
+            let unit = known.map(|known| known.unit.name()).filter(|unit| !unit.is_empty());
+            Settable { name, default: *value, min: *min, max: *max, unit, about: known.map(|known| known.text) }
         };
         Donor {
             name: donor.name,

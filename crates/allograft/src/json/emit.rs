@@ -1,6 +1,5 @@
 //! The document of `allograft emit`.
 
-use clap::ValueEnum;
 use format::{Arch, Note};
 use serde::Serialize;
 
@@ -28,6 +27,20 @@ pub(crate) struct Emitted<'e> {
     pub(crate) snippets: &'e [Snippet],
 }
 
+/// The folder that `emit` wrote for a build system.
+#[derive(Debug, Serialize)]
+pub(crate) struct EmittedFolder<'e> {
+    /// Its absolute path.
+    pub(crate) path: String,
+    /// The build system, as `--as` names it.
+    #[serde(rename = "as")]
+    pub(crate) form: &'static str,
+    /// The names of the files in it.
+    pub(crate) files: Vec<&'static str>,
+    /// How they are used.
+    pub(crate) snippets: &'e [Snippet],
+}
+
 /// How the file is used in one build system.
 #[derive(Debug, Serialize)]
 pub(crate) struct Snippet {
@@ -39,7 +52,7 @@ pub(crate) struct Snippet {
 }
 
 /// The kind of file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Form {
     /// One relocatable object, for any link line

@@ -9,6 +9,7 @@
 //! | `image` | the images in the document of `inspect` |
 //! | `inspect` | the document of `inspect`, around [`inspector::Report`] |
 //! | `process` | the processes in the document of `inspect` |
+//! | `text` | the document of `man` and of `completions` |
 //! | `undo` | the document of `undo` |
 //! | `verify` | the document of `verify`, around the checks of [`inspector::verify`] |
 //!
@@ -21,6 +22,7 @@ mod graft;
 mod image;
 mod inspect;
 mod process;
+mod text;
 mod undo;
 mod verify;
 
@@ -29,12 +31,13 @@ use std::path::Path;
 use serde::Serialize;
 
 pub(crate) use donors::Donors;
-pub(crate) use emit::{Emitted, Form, Snippet};
+pub(crate) use emit::{Emitted, EmittedFolder, Form, Snippet};
 pub(crate) use failure::Failed;
 pub(crate) use graft::Grafts;
 pub(crate) use image::{Affected, Image, ImageForm, ImagePreload, Unaffected, Variables};
 pub(crate) use inspect::{File, Inspected};
 pub(crate) use process::{Footprint, Preload, Process};
+pub(crate) use text::Text;
 pub(crate) use undo::Undone;
 pub(crate) use verify::Verified;
 

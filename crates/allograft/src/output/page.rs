@@ -1,13 +1,13 @@
 //! Results for people, line by line. Text from a file, a path or another program stays on its line: it cannot begin
 //! another line, change colours, or control the terminal.
 
-use std::fmt::{self, Display, Write};
+use std::fmt::{self, Display};
 use std::hash::{BuildHasher, RandomState};
 
 use comfy_table::{Attribute, CellAlignment, Color, ContentArrangement, presets};
 
-use super::Style;
 use super::printable::{acts, printable};
+use super::{Style, fold};
 
 /// The marks of styles in the text of a [`Page`]. They are random in each run, so that no file can contain them.
 #[derive(Debug, Clone, Copy)]
@@ -38,22 +38,39 @@ impl Marks {
 /// A text for standard output.
 #[derive(Debug)]
 pub(crate) struct Page {
-    text: String,
+    lines: Vec<Line>,
     /// `None` if the page is not coloured.
     marks: Option<Marks>,
 }
 
+#[derive(Debug)]
+struct Line {
+    text: String,
+    /// Whether it is never broken.
+    whole: bool,
+}
+
 impl Page {
     pub(super) fn new(marks: Option<Marks>) -> Page {
-        Page { text: String::new(), marks }
+        Page { lines: Vec::new(), marks }
+    }
+
+    /// Adds one line that is not broken on a narrow terminal: a command, or a text in lines of its own.
+    pub(crate) fn whole(&mut self, line: impl Display) {
+        // Writing to a page does not fail.
+        let _ = writeln!(self, "{line}");
+        if let Some(last) = self.lines.last_mut() {
+            last.whole = true;
+        }
     }
 
     /// Adds one line; `writeln!` and `write!` call this. It cannot fail: the return type is what those macros expect.
     pub(crate) fn write_fmt(&mut self, line: fmt::Arguments<'_>) -> fmt::Result {
         let line = line.to_string();
+        let mut text = String::new();
         let mut rest = line.strip_suffix('\n').unwrap_or(&line);
         while let Some(at) = rest.find(acts) {
-            self.text.push_str(&rest[..at]);
+            text.push_str(&rest[..at]);
             rest = &rest[at..];
             let (shown, length) = match self.marks.and_then(|marks| marks.sequence(rest)) {
                 Some(sequence) => sequence,
@@ -62,29 +79,33 @@ impl Page {
                     (printable(&rest[..length]), length)
                 }
             };
-            self.text.push_str(&shown);
+            text.push_str(&shown);
             rest = &rest[length..];
         }
-        self.text.push_str(rest);
-        self.text.push('\n');
+        text.push_str(rest);
+        self.lines.push(Line { text, whole: false });
         Ok(())
     }
 
     /// Adds an empty line.
     pub(crate) fn blank(&mut self) {
-        self.text.push('\n');
+        self.lines.push(Line { text: String::new(), whole: true });
     }
 
     /// Adds a table, without blanks at the ends of its lines.
     pub(crate) fn table(&mut self, table: &Table) {
         for line in table.inner.lines() {
-            // Writing to a string cannot fail.
-            let _ = writeln!(self.text, "{}", line.trim_end());
+            self.lines.push(Line { text: line.trim_end().to_owned(), whole: true });
         }
     }
 
-    pub(super) fn text(&self) -> &str {
-        &self.text
+    /// Returns the text, its lines broken for a terminal of that many columns.
+    pub(super) fn text(&self, width: Option<usize>) -> String {
+        let line = |Line { text, whole }: &Line| match width.filter(|_| !whole) {
+            Some(width) => fold::folded(text, width, 4),
+            None => text.clone(),
+        };
+        self.lines.iter().map(line).fold(String::new(), |text, line| text + &line + "\n")
     }
 }
 
@@ -106,6 +127,11 @@ impl Cell {
     pub(crate) fn styled(self, style: Style) -> Cell {
         Cell { style: Some(style), ..self }
     }
+
+    /// Its width.
+    pub(crate) fn columns(&self) -> usize {
+        self.text.chars().count()
+    }
 }
 
 impl<T: Display> From<T> for Cell {
@@ -124,9 +150,12 @@ impl Table {
         Table { inner, color }
     }
 
-    /// Wraps long cells so that the table fits the terminal.
+    /// Wraps long cells so that the table fits the terminal, or the columns that COLUMNS names.
     pub(crate) fn fitting(mut self) -> Table {
         self.inner.set_content_arrangement(ContentArrangement::Dynamic);
+        if let Some(width) = fold::table_width().and_then(|width| u16::try_from(width).ok()) {
+            self.inner.set_width(width);
+        }
         self
     }
 
@@ -176,7 +205,7 @@ mod tests {
         writeln!(page, "{good} {hostile}").unwrap();
         write!(page, "ends\n\n").unwrap();
         let escaped = r"x\n\u{1b}[31mforged\u{1b}[0m\u{1b}00000000000000001m\u{9b}2J";
-        assert_eq!(page.text(), format!("\x1b[32mfine\x1b[0m {escaped}\nends\\n\n"));
+        assert_eq!(page.text(None), format!("\x1b[32mfine\x1b[0m {escaped}\nends\\n\n"));
     }
 
     #[test]
@@ -186,7 +215,8 @@ mod tests {
             table.row(["one\ntwo\tthree", "\x1b]0;title\x07"].map(Cell::from));
             let mut page = Page::new(None);
             page.table(&table.spaced(2));
-            let lines: Vec<&str> = page.text().lines().collect();
+            let text = page.text(None);
+            let lines: Vec<&str> = text.lines().collect();
             assert_eq!(lines.len(), 2, "{lines:?}");
             assert!(lines[1].contains(r"one\ntwo\tthree") && lines[1].contains(r"\u{1b}]0;title\u{7}"), "{lines:?}");
         }

@@ -190,11 +190,14 @@ fn an_imitation_takes_what_the_refusal_names() {
     imitation(&lab, "", &ALLOCATOR);
     let libc = lab.path("sdk/libc.a");
     let mine = fs::read(&libc).unwrap();
+    // Nothing is proven, so all that was seen is said.
+    let seen = lab.run(["inspect", "sdk/libc.a"]).exits(0).out;
+    assert!(seen.contains("unknown") && seen.contains("`mimalloc.o`) defines `malloc`"), "{seen}");
     let says = [
         "`mimalloc.o` defines `mi_version`",
         "mimalloc\n",
-        "`--donor none` grafts the string functions alone",
-        "`--force` puts",
+        "`allograft graft --donor none` grafts the string functions alone",
+        "`allograft graft --force` puts",
     ];
     let ran = lab.changes_nothing(3, ["graft", "sdk"]).says(&says);
     assert!(!ran.err.contains("--stock"), "nothing is lost: {}", ran.err);

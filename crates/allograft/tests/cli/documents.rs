@@ -84,6 +84,17 @@ fn emit() {
 }
 
 #[test]
+fn texts() {
+    let lab = Lab::new();
+    for command in [&["man"][..], &["man", "graft"], &["completions", "bash"]] {
+        let plain = lab.run(command).exits(0).out;
+        let document = lab.run(command.iter().chain(&["--json"])).exits(0).json();
+        fits("text", &document);
+        assert_eq!(document["text"], plain, "{command:?}");
+    }
+}
+
+#[test]
 fn failure() {
     let lab = Lab::new();
     golden("failure", "failure", &lab, &lab.run(["undo", "missing", "--json"]).exits(2).out);

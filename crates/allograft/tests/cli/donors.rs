@@ -50,26 +50,51 @@ fn each_architecture_has_its_default() {
     }
 }
 
+/// The table fits on a screen, and says when to take what.
 #[test]
 fn a_table_to_read() {
     let lab = Lab::new();
-    let out = lab.run(["donors"]).exits(0).out;
+    let narrow = |words: &[&str]| {
+        let ran = lab.command().args(words).env("COLUMNS", "80").output().unwrap();
+        fixtures::Ran::from(ran).exits(0).out
+    };
+    let out = narrow(&["donors"]);
     for part in [
         "snmalloc (default)",
-        "mimalloc (default for i686, arm)",
+        "mimalloc (default for",
+        "i686, arm)",
         "mimalloc3",
-        "x86_64",
-        "aarch64",
-        "riscv64",
-        "i686",
-        "arm",
-        "MIT",
-        "secure",
-        "purge_delay=0",
+        "hardened-light",
+        "`allograft donors NAME`",
     ] {
         assert!(out.contains(part), "{part} in {out}");
     }
-    assert!(out.lines().all(|line| line == line.trim_end()));
+    assert!(out.lines().count() <= 40, "{} lines", out.lines().count());
+    assert!(out.lines().all(|line| line == line.trim_end() && line.chars().count() <= 80), "{out}");
+}
+
+#[test]
+fn a_donor_with_its_options() {
+    let lab = Lab::new();
+    let document = lab.run(["donors", "--json"]).exits(0).json();
+    for donor in document["donors"].as_array().unwrap() {
+        let name = donor["name"].as_str().unwrap();
+        let out = lab.run(["donors", name]).exits(0).out;
+        for field in ["version", "license", "character"] {
+            assert!(out.contains(donor[field].as_str().unwrap()), "{name}: {field} in {out}");
+        }
+        for option in donor["options"].as_array().unwrap() {
+            let text = |field: &str| option[field].as_str().unwrap_or_default().to_owned();
+            let value = format!("  {}={} ", text("name"), option["default"]);
+            let range = format!("{} to {} {}", option["min"], option["max"], text("unit"));
+            let mut lines = out.lines().skip_while(|line| !line.starts_with(&value));
+            let (first, second) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
+            assert!(first.ends_with(range.trim_end()) && second.trim() == text("about"), "{option} in {out}");
+        }
+        let one = lab.run(["donors", name, "--json"]).exits(0).json();
+        assert_eq!(one["donors"].as_array().unwrap().as_slice(), std::slice::from_ref(donor));
+    }
+    lab.run(["donors", "snmaloc"]).exits(2).says(&["snmalloc"]);
 }
 
 /// A program that carries a donor has to pass its licence on.

@@ -242,3 +242,67 @@ fn a_path_that_cannot_be_preloaded_is_said() {
     assert_eq!(emit("plain.so").err, "");
     emit("with blank.so").says(&["LD_PRELOAD", "blanks"]);
 }
+
+/// What lies in a checkout's `integrations` is what the program writes: so each way of installing has it.
+#[test]
+fn files_for_build_systems() {
+    let lab = Lab::new();
+    let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../integrations");
+    for name in ["bazel", "cmake", "make", "meson", "nix"] {
+        let document = lab.run(["emit", "--as", name, "-o", name, "--json"]).exits(0).json();
+        crate::documents::fits("emit_folder", &document);
+        let mut files: Vec<String> =
+            document["files"].as_array().unwrap().iter().map(|file| file.as_str().unwrap().to_owned()).collect();
+        for file in &files {
+            let (written, kept) = (lab.path(format!("{name}/{file}")), checkout.join(name).join(file));
+            assert!(fs::read(written).unwrap() == fs::read(kept).unwrap(), "{name}/{file}");
+        }
+        let mut there: Vec<String> = fs::read_dir(lab.path(name))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        files.sort();
+        there.sort();
+        assert_eq!(files, there);
+        // Where it says that something goes, it names the folder.
+        let folder = lab.path(name).display().to_string();
+        let said = lab.run(["emit", "--as", name, "-o", &format!("other/../{name}.2")]);
+        assert_ne!(said.code, 0, "the folder that it is to be in does not exist");
+        let usage = document["snippets"].as_array().unwrap();
+        assert!(usage.iter().any(|usage| usage["text"].as_str().unwrap().contains(&folder)), "{document}");
+        lab.changes_nothing(2, ["emit", "--as", name, "-o", name]).says(&["is not empty"]);
+    }
+}
+
+/// make with the file, and what is printed to do with it: a program with a donor, another donor, and none.
+#[test]
+fn make_with_the_file_that_is_written() {
+    let lab = Lab::new();
+    fs::create_dir(lab.path("bin")).unwrap();
+    let compiler = fixtures::musl_gcc(&lab.path("bin")).unwrap();
+    let compiler = compiler.to_str().unwrap();
+    let said = lab.run(["emit", "--as", "make", "-o", "allograft"]).exits(0).out;
+    let include = said.lines().map(str::trim).find(|line| line.starts_with("include ")).expect("what to write");
+    lab.put(
+        "server.c",
+        b"#include <stdlib.h>\nint main(void) { char *p = malloc(9); int bad = !p; free(p); return bad; }\n",
+    );
+    lab.put("Makefile", format!("{include}\nCFLAGS = -O1\nserver: server.o\n\t$(CC) $(LDFLAGS) -o $@ $^\n").as_bytes());
+    let program = env!("CARGO_BIN_EXE_allograft");
+    let make = |words: &[&str]| {
+        let mut make = std::process::Command::new("make");
+        make.args(["-B", "server", &format!("ALLOGRAFT={program}")]).args(words).current_dir(lab.path(""));
+        make.env_remove("MAKEFLAGS").env_remove("CC").env("ALLOGRAFT_CC", compiler);
+        tool(make.env("XDG_CACHE_HOME", lab.path("cache")));
+    };
+    let cc = format!("CC={compiler}");
+    for (words, donor) in [
+        (&[][..], "snmalloc"),
+        (&["ALLOGRAFT_FLAGS=--donor mimalloc --set purge_delay=0"], "mimalloc"),
+        (&[cc.as_str(), "ALLOGRAFT_FLAGS=--donor mimalloc"], "mimalloc"),
+        (&[cc.as_str(), "ALLOGRAFT=off", "LDFLAGS=-static"], "mallocng"),
+    ] {
+        make(words);
+        lab.run(["inspect", "server", "--expect", donor]).exits(0);
+    }
+}

@@ -72,7 +72,12 @@ fn several_files_make_a_table_and_one_tells_all() {
     assert!(lines.len() == 3 && lines[0].starts_with("malloc"), "{table}");
     assert!(lines[1].starts_with("mallocng") && lines[1].ends_with("sdk/libc.a"), "{table}");
     assert!(lines[2].starts_with("glibc") && lines[2].contains("dynamic"), "{table}");
+    // One line says what is in, and one how another allocator gets in. The evidence is for those who ask.
     let text = lab.run(["inspect", "sdk/libc.a"]).exits(0).out;
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines.len() == 2 && lines[0] == "sdk/libc.a: mallocng  (archive, x86_64, musl)", "{text}");
+    assert!(lines[1].starts_with("  graft      `allograft graft`"), "{text}");
+    let text = lab.run(["inspect", "-v", "sdk/libc.a"]).exits(0).out;
     for part in ["symbols", "a fork hook", "graft      `allograft graft`"] {
         assert!(text.contains(part), "{text}");
     }

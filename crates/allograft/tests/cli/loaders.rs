@@ -50,7 +50,7 @@ fn every_dynamic_program_has_the_donor_and_loses_it() {
         assert!(grafted.out.contains(part), "{part}: {}", grafted.out);
     }
     assert!(says(&program).contains("mimalloc 2.5.2 serves malloc"), "{}", says(&program));
-    let inspected = lab.run(["inspect", path]);
+    let inspected = lab.run(["inspect", "-v", path]);
     assert!(
         inspected.out.contains("mimalloc 2.5.2") && inspected.out.contains("musl's dynamic loader"),
         "{inspected:?}"
@@ -171,7 +171,7 @@ fn string_functions_go_in_with_the_allocator() {
     }
     assert!(grafted.out.contains("self-test: passed"), "{grafted:?}");
     assert!(says(&program).contains("done\n"), "{}", says(&program));
-    let inspected = lab.run(["inspect", path]).exits(0);
+    let inspected = lab.run(["inspect", "-v", path]).exits(0);
     assert!(inspected.out.contains("strings"), "{inspected:?}");
     let verified = lab.run(["verify", path]).exits(0);
     assert!(verified.out.contains("self-test: passed"), "{verified:?}");
@@ -200,7 +200,7 @@ fn a_loader_in_an_image_is_grafted_and_comes_back() {
     assert_eq!(hosts.len(), 1, "{document}");
     assert_eq!(hosts[0]["path"], "new/lib/ld-musl-x86_64.so.1");
     assert_eq!(hosts[0]["tried"][0], "self-test: passed");
-    let inspected = lab.run(["inspect", "new"]).exits(0);
+    let inspected = lab.run(["inspect", "-v", "new"]).exits(0);
     assert!(inspected.out.contains("rpmalloc"), "{inspected:?}");
     // The file in the new layer is what a graft of the file itself is.
     lab.run(["graft", loader.to_str().unwrap(), "-o", "alone.so", "--donor", "rpmalloc"]).exits(0);

@@ -70,7 +70,7 @@ fn a_makefile_with_compilers_of_its_own() {
     fs::remove_file(place.lab.path("server")).unwrap();
     place.run(&["--donor", "mimalloc", "--set", "purge_delay=0", "make", "server"]).exits(0).says(&["mimalloc"]);
     place.carries("server", "mimalloc");
-    assert!(place.lab.run(["inspect", "server"]).exits(0).out.contains("purge_delay=0"));
+    assert!(place.lab.run(["inspect", "-v", "server"]).exits(0).out.contains("purge_delay=0"));
     fs::remove_file(place.lab.path("server")).unwrap();
     assert_eq!(place.run(&["-q", "make", "server"]).exits(0).err, "");
     // The exit code is the command's.

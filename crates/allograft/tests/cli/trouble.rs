@@ -133,3 +133,37 @@ fn a_result_that_cannot_be_printed_is_an_error() {
     let ran: Ran = lab.command().arg("donors").stdout(full).output().unwrap().into();
     ran.exits(2).says(&["standard output"]);
 }
+
+/// What another user may not read or write is one message, and the help is about rights, not about kinds of files.
+#[test]
+fn what_another_user_may_not_touch() {
+    let lab = Lab::new();
+    lab.libc("lib/libc.a");
+    lab.libc("open/libc.a");
+    crate::executables::program(&lab, "lib/program");
+    for (name, mode) in [("lib/libc.a", 0o600), ("lib/program", 0o700), ("lib", 0o755), ("open", 0o755)] {
+        fs::set_permissions(lab.path(name), Permissions::from_mode(mode)).unwrap();
+    }
+    let before = lab.snapshot();
+    let owner = "run it as the owner of the toolchain, or write the graft elsewhere with `-o OUT`; nothing was changed";
+    let rights = "get the permission, or work as a user who has it";
+    for (arguments, help) in [
+        (&["graft", "lib/libc.a"][..], rights),
+        (&["graft", "lib/program", "--donor", "mimalloc"], rights),
+        (&["graft", "open/libc.a", "-o", "lib/out.a"], owner),
+        (&["undo", "lib/libc.a"], rights),
+        (&["verify", "lib/libc.a"], rights),
+        (&["inspect", "lib/libc.a"], rights),
+        (&["inspect", "lib/program", "--expect", "mallocng"], rights),
+        (&["emit", "--target", "x86_64-linux-musl", "-o", "lib/allograft.o"], owner),
+        (&["emit", "--as", "cmake", "-o", "lib/cmake"], owner),
+        (&["bench", "lib/program"], rights),
+        (&["profile", "lib/program"], rights),
+    ] {
+        let ran = run_unprivileged(&lab, arguments);
+        assert!(ran.code == 2 && ran.err.contains("ermission denied"), "{arguments:?}: {} {}", ran.code, ran.err);
+        assert!(ran.err.contains(help), "{arguments:?}: {}", ran.err);
+        assert_eq!(ran.err.matches("error:").count(), 1, "{arguments:?}: {}", ran.err);
+    }
+    crate::lab::assert_same(&before, &lab.snapshot());
+}

@@ -9,6 +9,12 @@ impl Error {
     /// The remedy.
     pub fn remedy(&self) -> Remedy {
         let advice = match self {
+            // Whoever may not read a file gets nothing from writing the result elsewhere.
+            Error::Io { source, action: "read" | "find", .. }
+                if source.kind() == std::io::ErrorKind::PermissionDenied =>
+            {
+                "get the permission, or work as a user who has it; nothing was changed".to_owned()
+            }
             Error::Io { source, .. } => return of_io(source),
             Error::Needed(error) => return error.remedy(),
             Error::Unrecognised { .. } => {
@@ -34,6 +40,7 @@ impl Error {
             Error::Unsound { .. } => return Remedy::Report,
             Error::NothingToRun { .. } => return Remedy::RunNothing,
             Error::OutIsTarget { .. } => return Remedy::GraftInPlace,
+            Error::OutIsOther { .. } => return Remedy::NameAnotherOut,
             Error::Differs { .. } => {
                 "the stock file is as it was. If the program prints the time or the like, try it with other arguments"
                     .to_owned()

@@ -410,6 +410,14 @@ pub enum Error {
         /// The argument of `-o`.
         out: PathBuf,
     },
+    /// `-o` names a file that is neither a graft of the target nor a copy of it, and would be lost.
+    #[error("`{}` is there, and is not a graft of `{}`", .out.display(), .host.display())]
+    OutIsOther {
+        /// The argument of `-o`.
+        out: PathBuf,
+        /// The target.
+        host: PathBuf,
+    },
     /// `-o` cannot be written there.
     #[error("cannot write to `{}`: {reason}", .out.display())]
     Out {
@@ -486,6 +494,7 @@ impl Error {
             | Error::Out { .. } => 2,
             Error::Packed { .. }
             | Error::Unsupported { .. }
+            | Error::OutIsOther { .. }
             | Error::Refused { .. }
             | Error::Foreign { .. }
             | Error::NoDonorFor { .. }

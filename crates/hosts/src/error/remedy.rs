@@ -42,6 +42,8 @@ pub enum Remedy {
     RunNothing,
     /// Name no other place to write to: the target is replaced then, with a backup.
     GraftInPlace,
+    /// Write to another file, or say that this one may be lost.
+    NameAnotherOut,
     /// Look up the donors' options.
     ListOptions,
     /// Look up the donors' architectures.
@@ -141,6 +143,8 @@ mod tests {
         ] {
             assert_eq!(remedy(errno), Remedy::Elsewhere(obstacle), "{errno:?}");
         }
+        let read = Error::Io { path: "x".into(), action: "read", source: Errno::ACCESS.into() }.remedy();
+        assert!(matches!(read, Remedy::Advice(advice) if advice.contains("permission")));
         for (errno, part) in
             [(Errno::MFILE, "ulimit -n"), (Errno::IO, "dmesg"), (Errno::NOMEM, "memory"), (Errno::NOENT, "path")]
         {

@@ -61,13 +61,14 @@ fn damaged(path: &Path, what: impl Into<String>) -> Error {
 }
 
 /// Where a new image goes: a folder or a file, as the image is, which has to be one that can be copied.
-fn place_for(out: &Path, path: &Path) -> Result<PathBuf, Error> {
+/// With `force`, a file there is replaced whatever it is.
+fn place_for(out: &Path, path: &Path, force: bool) -> Result<PathBuf, Error> {
     match path.is_dir() {
         true => {
             layout::holds_its_blobs(path)?;
-            out::folder(out, &path.canonicalize().context(path, "read")?)
+            out::folder(out, Some(&path.canonicalize().context(path, "read")?))
         }
-        false => out::file(out, Some(path)),
+        false => out::graft(out, path, force),
     }
 }
 
@@ -100,7 +101,7 @@ pub(crate) fn graft(path: &Path, planner: &mut Planner<'_>) -> Result<Pending<Gr
         let reason = "an image is grafted into a new one, not in place";
         return Err(Error::Out { out: path.to_owned(), reason, help: "name the new one: `-o OUT`" });
     };
-    let out = place_for(&wanted, path)?;
+    let out = place_for(&wanted, path, planner.request.force)?;
     let sink = Sink::of_graft(planner.request, Purpose::Write, [out.as_path()], planner.watch)?;
     let given = opened(path)?;
     let origin = origin_of(&given)?;
@@ -145,7 +146,7 @@ pub(crate) fn graft(path: &Path, planner: &mut Planner<'_>) -> Result<Pending<Gr
 /// # Errors
 /// It is no graft, or has changed since.
 pub fn undo(path: &Path, out: &Path, watch: &Watch<'_>) -> Result<Pending<Vec<Undone>>, Error> {
-    let out = place_for(out, path)?;
+    let out = place_for(out, path, false)?;
     let origin =
         origin_of(&opened(path)?)?.ok_or_else(|| damaged(path, "its index does not say that it is a graft"))?;
     let sink = Sink::open(Purpose::Write, [out.as_path()], watch)?;

@@ -124,7 +124,7 @@ pub(crate) fn graft(
     observe: Observer<'_>,
 ) -> Result<Pending<Grafts>, Error> {
     let (request, watch) = (planner.request, planner.watch);
-    let out = request.out.as_deref().map(|out| out::file(out, Some(host))).transpose()?;
+    let out = request.out.as_deref().map(|out| out::graft(out, host, request.force)).transpose()?;
     let place = out.as_deref().unwrap_or(host);
     let purpose = if out.is_some() { Purpose::Write } else { Purpose::Graft };
     let sink = Sink::of_graft(request, purpose, [place], watch)?;

@@ -1,15 +1,17 @@
-//! A file of its own, made from a donor rather than from a host.
+//! What is made from no host: a file with a donor, and a folder of files for a build system.
 
+use std::fs;
 use std::path::Path;
 
 use inspector::verify::Verified;
 
-use crate::error::Error;
 use crate::error::rollback::Purpose;
+use crate::error::{Error, IoContext};
+use crate::file::temporaries::{TemporaryFolder, temporary};
 use crate::prove::proven::Proven;
 use crate::sink::{Sink, out};
 use crate::transaction::pending::Pending;
-use crate::transaction::staged::Staged;
+use crate::transaction::staged::{Staged, StagedFolder};
 use crate::watch::Watch;
 
 /// Writes what has been verified to the file `out`, in one step: a reader sees the old file or all of the new one.
@@ -26,10 +28,32 @@ pub fn write(out: &Path, file: Verified, watch: &Watch<'_>) -> Result<Pending<()
     })
 }
 
+/// Writes files to the folder `out`, which must not exist or be empty, in one step. The result is pending; `watch`
+/// hears of locks that are waited for.
+///
+/// # Errors
+/// When `out` is something else, or its folder is missing or cannot be written to.
+pub fn write_folder(out: &Path, files: &[(&str, &[u8])], watch: &Watch<'_>) -> Result<Pending<()>, Error> {
+    let out = out::folder(out, None)?;
+    Sink::open(Purpose::Write, [out.as_path()], watch)?.write((), |(), transaction| {
+        let building = temporary(&out, |path| fs::create_dir(path)).context(&out, "write")?.into_temp_path();
+        let building = TemporaryFolder::new(building);
+        for (name, bytes) in files {
+            fs::write(building.path().join(name), bytes).context(&out.join(name), "write")?;
+        }
+        let staged = StagedFolder::container(building, |written| {
+            files.iter().try_for_each(|(name, bytes)| match fs::read(written.join(name)).context(&out, "read")? {
+                read if read == *bytes => Ok(()),
+                _ => Err(Error::ChangedMeanwhile { path: out.join(name) }),
+            })
+        })?;
+        transaction.write_folder(staged, &out)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
 
     use format::Arch;
     use surgery::donor::DonorObject;
@@ -66,5 +90,20 @@ mod tests {
             assert!(matches!(written(wrong, 0), Err(Error::Out { .. })), "{}", wrong.display());
         }
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing else is left");
+    }
+
+    #[test]
+    fn a_folder_is_whole_or_not_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("cmake");
+        let files: [(&str, &[u8]); 2] = [("one", b"1"), ("two", b"2")];
+        write_folder(&out, &files, &Watch::default()).unwrap().commit();
+        assert!(fs::read(out.join("one")).unwrap() == b"1" && fs::read(out.join("two")).unwrap() == b"2");
+        // What is there is never mixed with what is new.
+        let again = write_folder(&out, &files, &Watch::default());
+        assert!(matches!(again, Err(Error::Out { .. })), "{}", again.is_ok());
+        let pending = write_folder(&folder.path().join("other"), &files, &Watch::default()).unwrap();
+        pending.roll_back().unwrap();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left");
     }
 }

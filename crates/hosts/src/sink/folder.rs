@@ -34,7 +34,7 @@ pub(crate) fn write_folder(
     planner: &mut Planner<'_>,
 ) -> Result<Pending<Grafts>, Error> {
     let root = folder.canonicalize().context(folder, "read")?;
-    let out = out::folder(out, &root)?;
+    let out = out::folder(out, Some(&root))?;
     let dry_run = planner.request.dry_run;
     let mut grafts = BTreeMap::new();
     let (grafted, skipped) = hosts.each(planner, |file, planner| {

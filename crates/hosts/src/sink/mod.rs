@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `out` | where `-o` may write |
 //! | `folder` | a copy of a folder with grafts in it |
-//! | `emitted` | a file made from a donor alone |
+//! | `emitted` | a file made from a donor alone, and files for a build system |
 //! | `bundle` | every `libc.a` of a packed bundle grafted |
 //!
 //! Whatever is written, a [`Sink`] is opened for it first and its transaction makes the names: so the locks, the

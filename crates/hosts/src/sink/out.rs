@@ -1,11 +1,13 @@
 //! Where `-o` may write: one rule for every target.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, IoContext, is_missing};
 use crate::file::names::{folder_of, host_of_sidecar};
+use crate::file::signature::{Signature, signature_of};
 
 fn refuse(out: &Path, reason: &'static str, help: &'static str) -> Error {
     Error::Out { out: out.to_owned(), reason, help }
@@ -47,15 +49,67 @@ pub(crate) fn file(out: &Path, host: Option<&Path>) -> Result<PathBuf, Error> {
     }
 }
 
-/// The folder to make for a copy of the folder `root`: absent or empty, and not inside of `root`.
+/// The file to write a graft of `host` to. What is there already is replaced only if it is empty, a copy of the host,
+/// or a graft of its kind; with `force` whatever it is.
+///
+/// # Errors
+/// As for [`file`], and a file that would be lost.
+pub(crate) fn graft(out: &Path, host: &Path, force: bool) -> Result<PathBuf, Error> {
+    let place = file(out, Some(host))?;
+    if force || !place.exists() || may_be_replaced(&place, host)? {
+        return Ok(place);
+    }
+    Err(Error::OutIsOther { out: out.to_owned(), host: host.to_owned() })
+}
+
+/// Whether the file is empty, a copy of the host, or a graft of its kind. Packed bundles and images are not unpacked
+/// for that: a file of the same format may be replaced.
+fn may_be_replaced(there: &Path, host: &Path) -> Result<bool, Error> {
+    let (found, expected) = (start(there)?, start(host)?);
+    if found.is_empty() {
+        return Ok(true);
+    }
+    let kind = signature_of(&expected);
+    if !matches!(kind, Signature::Archive | Signature::Executable) {
+        return Ok(signature_of(&found) == kind && is_tar(&found) == is_tar(&expected));
+    }
+    let (found, stock) = (read(there)?, read(host)?);
+    if found == stock {
+        return Ok(true);
+    }
+    let (Ok(report), Ok(of_stock)) = (inspector::inspect(&found), inspector::inspect(&stock)) else {
+        return Ok(false);
+    };
+    let named = donors::find(&report.malloc.name).is_some() || report.strings == inspector::Strings::Grafted;
+    let carries = named || transplant::carries_graft(&found);
+    Ok(carries && report.kind == of_stock.kind && report.arch == of_stock.arch)
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Error> {
+    fs::read(path).context(path, "read")
+}
+
+/// The first bytes of a file: enough for a header of a tar.
+fn start(path: &Path) -> Result<Vec<u8>, Error> {
+    let mut start = Vec::with_capacity(512);
+    File::open(path).and_then(|file| file.take(512).read_to_end(&mut start)).context(path, "read")?;
+    Ok(start)
+}
+
+/// Whether a file begins with the header of a tar (POSIX, pax: `magic` at offset 257).
+fn is_tar(start: &[u8]) -> bool {
+    start.get(257..262) == Some(b"ustar")
+}
+
+/// The folder to make, for a copy of the folder `root` if there is one: absent or empty, and not inside of `root`.
 ///
 /// # Errors
 /// Everything else.
-pub(crate) fn folder(out: &Path, root: &Path) -> Result<PathBuf, Error> {
+pub(crate) fn folder(out: &Path, root: Option<&Path>) -> Result<PathBuf, Error> {
     let (place, real) = match fs::metadata(out) {
         Ok(there) if there.is_dir() => {
             let real = out.canonicalize().context(out, "write")?;
-            if real == root {
+            if Some(&*real) == root {
                 return Err(Error::OutIsTarget { out: out.to_owned() });
             }
             if fs::read_dir(&real).context(out, "read")?.next().is_some() {
@@ -67,7 +121,7 @@ pub(crate) fn folder(out: &Path, root: &Path) -> Result<PathBuf, Error> {
             }
             (real.clone(), real)
         }
-        Ok(_) => return Err(refuse(out, "it is a file, and the target is a folder", "name a folder to write")),
+        Ok(_) => return Err(refuse(out, "it is a file, and a folder is written", "name a folder to write")),
         Err(error) if is_missing(&error) => {
             let place = new_name(out)?;
             let folder = folder_of(&place);
@@ -76,8 +130,48 @@ pub(crate) fn folder(out: &Path, root: &Path) -> Result<PathBuf, Error> {
         }
         Err(error) => return Err(error).context(out, "write"),
     };
-    if real.starts_with(root) {
+    if root.is_some_and(|root| real.starts_with(root)) {
         return Err(refuse(out, "it lies inside of the target", "name a folder outside of it"));
     }
     Ok(place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_graft_may_replace() {
+        let folder = tempfile::tempdir().unwrap();
+        let put = |name: &str, bytes: &[u8]| {
+            let path = folder.path().join(name);
+            fs::write(&path, bytes).unwrap();
+            path
+        };
+        let tar = [&[b'x'; 257][..], b"ustar", &[0; 250]].concat();
+        let own = fs::read(std::env::current_exe().unwrap()).unwrap();
+        let hosts = [put("libc.a", b"!<arch>\n"), put("sdk.tar.gz", b"\x1f\x8b\x08host"), put("app.tar", &tar)];
+        let [libc, bundle, image] = &hosts;
+        let program = put("program", &own);
+        let others = [
+            (put("empty", b""), vec![libc, bundle, image, &program]),
+            (put("text", b"int main(void);\n"), vec![]),
+            (put("binary", &[0, 1, 2, 255]), vec![]),
+            (put("copy.a", b"!<arch>\n"), vec![libc]),
+            (put("other.tar.gz", b"\x1f\x8b\x08other"), vec![bundle]),
+            (put("other.tar", &[&tar[..], b"more"].concat()), vec![image]),
+            (put("copy", &own), vec![&program]),
+            (put("other.zip", b"PK\x03\x04"), vec![]),
+        ];
+        for (there, may) in &others {
+            for host in hosts.iter().chain([&program]) {
+                let (kept, forced) = (graft(there, host, false), graft(there, host, true));
+                assert!(forced.is_ok(), "{} {}", there.display(), host.display());
+                match may.contains(&host) {
+                    true => assert!(kept.is_ok(), "{} {}", there.display(), host.display()),
+                    false => assert!(matches!(kept, Err(Error::OutIsOther { .. })), "{}: {kept:?}", there.display()),
+                }
+            }
+        }
+    }
 }

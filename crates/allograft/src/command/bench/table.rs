@@ -25,7 +25,12 @@ pub(super) fn text(results: &Results, output: &Output) -> Page {
         let rounds = if case.rounds == 1 { "1 round".to_owned() } else { format!("{} rounds", case.rounds) };
         text.blank();
         let _ = writeln!(text, "{}  {rounds}", output.paint(Style::Strong, case.title()));
-        text.table(&table(case, results, output));
+        let (table, left_out) = table(case, results, output);
+        text.table(&table);
+        if !left_out.is_empty() {
+            let what = format!("a wider terminal also shows: {}", left_out.join(", "));
+            let _ = writeln!(text, "  {}", output.paint(Style::Faint, what));
+        }
         if let Some(reason) = case.arms.iter().find_map(|arm| arm.no_memory.as_ref()) {
             let _ = writeln!(text, "  memory was not measured: {reason}");
         }
@@ -58,23 +63,49 @@ pub(super) fn text(results: &Results, output: &Output) -> Page {
         let _ = writeln!(text, "  {}", recommendation.reason);
         let _ = writeln!(text, "  not beaten in both time and memory: {}", recommendation.pareto.join(", "));
         if let Some(command) = &recommendation.command {
-            let _ = writeln!(text, "  {}", output.paint(Style::Strong, command));
+            text.whole(format_args!("  {}", output.paint(Style::Strong, command)));
         }
     }
     text
 }
 
-fn table(case: &CaseResult, results: &Results, output: &Output) -> Table {
+/// The columns that a narrow terminal goes without, the first to go first.
+const LEFT_OUT: [usize; 5] = [7, 8, 4, 3, 6];
+
+/// Returns the table of a case, and the heads of columns that the terminal has no room for.
+fn table(case: &CaseResult, results: &Results, output: &Output) -> (Table, Vec<&'static str>) {
     let is_server = case.arms.iter().any(service);
     let time = if is_server { "req/s" } else { "time" };
-    let mut head = vec!["", time, "to stock (95 %)", "user", "system", "peak", "to stock", "faults"];
-    head.push(if is_server { "p99" } else { "futex" });
-    let mut table = output.table(&head);
+    let last = if is_server { "p99" } else { "futex" };
+    let head = ["", time, "to stock (95 %)", "user", "system", "peak", "to stock", "faults", last];
     let chosen = results.recommendation.as_ref().map(|recommendation| recommendation.arm.as_str());
-    for arm in &case.arms {
-        table.row(row(arm, case, is_server, chosen == Some(arm.name.as_str())));
+    let row = |arm: &CaseArm| row(arm, case, is_server, chosen == Some(arm.name.as_str()));
+    let rows: Vec<Vec<Cell>> = case.arms.iter().map(row).collect();
+    let widths = head.iter().enumerate().map(|(column, title)| {
+        let cells = rows.iter().map(|row| row[column].columns());
+        cells.chain([title.chars().count()]).max().unwrap_or_default()
+    });
+    let kept = fitting(&widths.collect::<Vec<_>>(), output.columns());
+    let shown = |column: &usize| kept.contains(column);
+    let titles: Vec<&str> = kept.iter().map(|column| head[*column]).collect();
+    let mut table = output.table(&titles);
+    for row in rows {
+        table.row(row.into_iter().enumerate().filter(|(column, _)| shown(column)).map(|(_, cell)| cell));
     }
-    table.numbers()
+    (table.numbers(), (0..head.len()).filter(|column| !shown(column)).map(|column| head[column]).collect())
+}
+
+/// Returns the columns that fit, by their widths. Each has a blank on both sides.
+fn fitting(widths: &[usize], room: Option<usize>) -> Vec<usize> {
+    let mut kept: Vec<usize> = (0..widths.len()).collect();
+    for column in LEFT_OUT {
+        let width: usize = kept.iter().map(|column| widths[*column] + 2).sum();
+        if room.is_none_or(|room| width <= room) {
+            break;
+        }
+        kept.retain(|one| *one != column);
+    }
+    kept
 }
 
 fn service(arm: &CaseArm) -> bool {
@@ -115,6 +146,15 @@ fn row(arm: &CaseArm, case: &CaseResult, is_server: bool, chosen: bool) -> Vec<C
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_narrow_terminal_goes_without_the_last_columns() {
+        let widths = [15, 7, 19, 7, 7, 8, 8, 8, 8];
+        assert_eq!(fitting(&widths, None), [0, 1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(fitting(&widths, Some(105)), [0, 1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(fitting(&widths, Some(80)), [0, 1, 2, 3, 5, 6]);
+        assert_eq!(fitting(&widths, Some(20)), [0, 1, 2, 5]);
+    }
 
     #[test]
     fn durations() {

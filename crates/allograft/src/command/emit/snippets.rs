@@ -92,7 +92,8 @@ fn go(target: &Triple, path: &str) -> String {
 }
 
 /// The line for Cargo. rustc puts `-C link-arg` behind libc, where it has no effect.
-const CARGO: &str = "cargo allograft build --target {target}\nor an archive and build.rs: allograft emit --as archive";
+const CARGO: &str =
+    "cargo allograft build --target {target}\n# or an archive and build.rs, from `allograft emit --as archive`";
 
 /// zig's name of the target.
 fn zig_triple(target: &Triple) -> &'static str {

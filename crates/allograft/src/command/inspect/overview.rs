@@ -30,17 +30,31 @@ fn files(text: &mut Page, inspected: &[&Inspected], several: bool, output: &Outp
     }
     for (file, report) in read() {
         let _ = writeln!(text, "{}: {}", file.path.display(), in_one_line(report, output));
-        evidence(text, &report.malloc.evidence, output);
-        evidence(text, &report.strings_evidence, output);
+        // Where the answer is `unknown`, the evidence is all that there is.
+        let shown = |allocator: &Allocator| output.verbose || allocator.name == inspector::name::UNKNOWN;
+        if shown(&report.malloc) {
+            evidence(text, &report.malloc.evidence, output);
+        } else if let Some(file) = &report.malloc.file {
+            let _ = writeln!(text, "  {} {file}", output.paint(Style::Faint, format_args!("{:<10}", "from")));
+        }
+        if output.verbose {
+            evidence(text, &report.strings_evidence, output);
+        }
         if let Some(language) = &report.language_allocator {
             let _ = writeln!(text, "  the language's own blocks: {}", output.paint(Style::Strong, named(language)));
-            evidence(text, &language.evidence, output);
+            if shown(language) {
+                evidence(text, &language.evidence, output);
+            }
         }
         if let Some(libc) = &report.libc_allocator {
             let _ = writeln!(text, "  libc's own blocks: {}", output.paint(Style::Strong, named(libc)));
-            evidence(text, &libc.evidence, output);
+            if shown(libc) {
+                evidence(text, &libc.evidence, output);
+            }
         }
-        let _ = writeln!(text, "  {}", facts(report).join(", "));
+        if output.verbose {
+            let _ = writeln!(text, "  {}", facts(report).join(", "));
+        }
         let _ = writeln!(
             text,
             "  {} {}",

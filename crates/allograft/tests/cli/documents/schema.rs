@@ -10,7 +10,7 @@ use serde_json::Value;
 use syn::{Attribute, Expr, ExprLit, Fields, GenericArgument, Item, Lit, LitStr, Meta, PathArguments, Token, Type};
 
 /// The source files with the types, below `crates`.
-const SOURCES: [&str; 29] = [
+const SOURCES: [&str; 30] = [
     "allograft/src/json/mod.rs",
     "allograft/src/json/donors.rs",
     "allograft/src/json/emit.rs",
@@ -19,6 +19,7 @@ const SOURCES: [&str; 29] = [
     "allograft/src/json/image.rs",
     "allograft/src/json/inspect.rs",
     "allograft/src/json/process.rs",
+    "allograft/src/json/text.rs",
     "allograft/src/json/undo.rs",
     "allograft/src/json/verify.rs",
     "allograft/src/command/emit.rs",
@@ -43,15 +44,17 @@ const SOURCES: [&str; 29] = [
 ];
 
 /// The documents: name of the golden files, the heading in the page, the type.
-pub(crate) const DOCUMENTS: [(&str, &str, &str); 9] = [
+pub(crate) const DOCUMENTS: [(&str, &str, &str); 11] = [
     ("graft", "`allograft graft --json`", "Document<Grafts>"),
     ("undo", "`allograft undo --json`", "Document<Undone>"),
     ("verify", "`allograft verify --json`", "Document<Verified>"),
     ("inspect", "`allograft inspect --json`", "Document<Inspected>"),
     ("donors", "`allograft donors --json`", "Document<Donors>"),
     ("emit", "`allograft emit --json`", "Document<Emitted>"),
+    ("emit_folder", "`allograft emit --as cmake --json`", "Document<EmittedFolder>"),
     ("bench", "`allograft bench --json`", "Results"),
     ("profile", "`allograft profile --json`", "Document<Analysis>"),
+    ("text", "`allograft man --json`, `completions --json`", "Document<Text>"),
     ("failure", "Any of them, when it fails", "Document<Failed>"),
 ];
 

@@ -1,0 +1,10 @@
+//! The document of commands whose result is a text: `man` and `completions`.
+
+use serde::Serialize;
+
+/// A manual page, or a completion script.
+#[derive(Debug, Serialize)]
+pub(crate) struct Text<'t> {
+    /// The text, as it is printed without `--json`.
+    pub(crate) text: &'t str,
+}
