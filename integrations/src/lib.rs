@@ -33,7 +33,14 @@ macro_rules! files {
 pub static ALL: &[Integration] = &[
     Integration {
         name: "bazel",
-        files: files!("bazel": "MODULE.bazel", "WORKSPACE", "BUILD.bazel", "extension.bzl", "malloc.bzl", "repository.bzl"),
+        files: files!(
+            "bazel": "MODULE.bazel",
+            "WORKSPACE",
+            "BUILD.bazel",
+            "extension.bzl",
+            "malloc.bzl",
+            "repository.bzl",
+        ),
         usage: &[
             (
                 "in WORKSPACE",
@@ -46,7 +53,12 @@ pub static ALL: &[Integration] = &[
     },
     Integration {
         name: "cmake",
-        files: files!("cmake": "allograft-config.cmake", "allograft-config-version.cmake", "allograft-everywhere.cmake", "sanitizers.cmake"),
+        files: files!(
+            "cmake": "allograft-config.cmake",
+            "allograft-config-version.cmake",
+            "allograft-everywhere.cmake",
+            "sanitizers.cmake",
+        ),
         usage: &[
             ("in CMakeLists.txt", "find_package(allograft REQUIRED)\nallograft_use(server)"),
             ("a shell", "cmake -B build -Dallograft_DIR='{dir}'"),
@@ -70,7 +82,7 @@ pub static ALL: &[Integration] = &[
         files: files!("nix": "overlay.nix", "graft.sh"),
         usage: &[(
             "in a configuration",
-            "nixpkgs.overlays = [ (import {dir}/overlay.nix { archive = ./allograft-VERSION-x86_64-unknown-linux-musl.tar.gz; }) ];",
+            "nixpkgs.overlays = [\n  (import {dir}/overlay.nix { archive = ./allograft-VERSION-x86_64-unknown-linux-musl.tar.gz; })\n];",
         )],
     },
 ];

@@ -35,7 +35,14 @@ pub(crate) struct Choice {
     /// Options for one purpose: small, fast, secure
     ///
     /// Bake in one of the donor's sets of options: see `allograft donors NAME`
-    #[arg(long, value_name = "NAME", default_value = donors::DEFAULT_PROFILE, hide_default_value = true, value_parser = PossibleValuesParser::new(donors::PROFILES), hide_possible_values = true)]
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = donors::DEFAULT_PROFILE,
+        hide_default_value = true,
+        value_parser = PossibleValuesParser::new(donors::PROFILES),
+        hide_possible_values = true
+    )]
     profile: String,
     /// Set an option of the donor; repeatable
     ///

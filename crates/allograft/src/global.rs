@@ -18,6 +18,13 @@ pub(crate) struct Global {
     #[arg(short, long, global = true, help_heading = GLOBAL)]
     pub(crate) verbose: bool,
     /// When to use colours
-    #[arg(long, global = true, help_heading = GLOBAL, value_name = "WHEN", default_value = "auto", hide_default_value = true)]
+    #[arg(
+        long,
+        global = true,
+        help_heading = GLOBAL,
+        value_name = "WHEN",
+        default_value = "auto",
+        hide_default_value = true
+    )]
     pub(crate) color: ColorChoice,
 }

@@ -49,7 +49,7 @@ mod tests {
     /// Checks one help: its width, its length, and the words of each flag's text.
     fn check(command: &mut Command, faults: &mut Vec<String>) {
         let name = command.get_name().to_owned();
-        let help = command.clone().term_width(80).render_long_help().to_string();
+        let help = command.clone().term_width(80).render_help().to_string();
         let count = help.lines().count();
         if count > lines(&name) {
             faults.push(format!("{name}: {count} lines:\n{help}"));

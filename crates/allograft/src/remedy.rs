@@ -88,19 +88,18 @@ fn foreign(ways: &ForeignWays) -> String {
             "`allograft graft --donor none` grafts the string functions alone, and leaves that allocator".to_owned(),
         );
     }
+    let replaces = "`allograft graft --force` puts the donor in its place";
     parts.push(match &ways.replacement {
-        Replacement::Possible if ways.lost.is_empty() => "`allograft graft --force` puts the donor in its place".to_owned(),
-        Replacement::Possible => format!(
-            "`allograft graft --force` puts the donor in its place, and `--stock` with a stock libc.a{release} brings back {}",
-            quoted(&ways.lost)
-        ),
+        Replacement::Possible if ways.lost.is_empty() => replaces.to_owned(),
+        Replacement::Possible => {
+            format!("{replaces}, and `--stock` with a stock libc.a{release} brings back {}", quoted(&ways.lost))
+        }
         Replacement::NeedsStock(symbols) => {
             let names: Vec<&str> = symbols.iter().map(String::as_str).collect();
             let operators = names.iter().any(|name| name.starts_with("_Z"));
             let with = if operators { ", or a folder that has it and libc++abi.a," } else { "" };
             format!(
-                "`allograft graft --force` puts the donor in its place, with `--stock` and a stock libc.a{release}{with} for what only \
-                 that allocator has: {}",
+                "{replaces}, with `--stock` and a stock libc.a{release}{with} for what only that allocator has: {}",
                 shortened(&names)
             )
         }

@@ -39,7 +39,7 @@ use crate::tuning;
   allograft emit --donor mimalloc3 --target aarch64-swift-linux-musl --set purge_delay=0 -o donor.o
   allograft emit --target x86_64-unknown-linux-musl --as archive
   allograft emit --target x86_64-linux-gnu --as shared
-  allograft emit --as cmake -o cmake/allograft
+  allograft emit --as cmake -o allograft-cmake
   allograft emit --target x86_64-pc-windows-gnu
 
 Spell the target as Rust, clang, Swift or zig do.")]

@@ -41,6 +41,33 @@ fn help_names_every_command_and_has_examples() {
     lab.run(["man", "cook"]).exits(2).says(&["`cook`", "help: "]);
 }
 
+/// `-h`, `--help` and `help` say the same, which fits on a screen. The words of flags are counted in `src/help.rs`.
+#[test]
+fn help_fits_on_a_screen() {
+    let lab = Lab::new();
+    let said = |words: &[&str]| {
+        let ran = lab.command().args(words).env("COLUMNS", "80").output().unwrap();
+        fixtures::Ran::from(ran).exits(0).out
+    };
+    for command in PAGES.iter().filter(|name| !["", "cargo"].contains(name)) {
+        let help = said(&["help", command]);
+        let most = if *command == "bench" { 52 } else { 40 };
+        assert!(help.lines().count() <= most, "{command}: {} lines: {help}", help.lines().count());
+        assert!(help.lines().all(|line| line.chars().count() <= 80), "{help}");
+        // Every flag behind `cc` is the compiler's.
+        if *command != "cc" {
+            assert_eq!(said(&[command, "--help"]), help);
+            assert_eq!(said(&[command, "-h"]), help);
+        }
+    }
+    let help = said(&["--help"]);
+    assert_eq!((said(&["-h"]), said(&["help"])), (help.clone(), help.clone()));
+    assert!(help.lines().count() <= 40 && help.lines().all(|line| line.chars().count() <= 80), "{help}");
+    for host in ["libc.a", "program", "loader", "image"] {
+        assert!(help.contains(host), "{host}: {help}");
+    }
+}
+
 /// Returns a page as a terminal of 80 columns shows it, and what groff says of it.
 fn shown(page: &str) -> (String, String) {
     let mut groff = Command::new("groff")

@@ -141,7 +141,9 @@ mod tests {
             } else if path.extension().is_some_and(|end| end == "rs" || end == "c" || end == "h") {
                 let text = fs::read_to_string(&path).unwrap();
                 let is_name = |word: &&str| {
-                    word.starts_with("ALLOGRAFT_") && word.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_')
+                    word.len() > "ALLOGRAFT_".len()
+                        && word.starts_with("ALLOGRAFT_")
+                        && word.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_')
                 };
                 found.extend(text.split('"').filter(is_name).map(str::to_owned));
             }
