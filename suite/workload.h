@@ -68,7 +68,7 @@ static inline uint64_t end_block(struct block *block) {
     return mix((uint64_t)size << 32 | mark);
 }
 
-/* Returns the argument at `at`, or `otherwise` if there is none. */
+/* Returns the argument at `at`, or `otherwise` if it is missing. */
 static inline uint64_t argument(int argc, char **argv, int at, uint64_t otherwise, uint64_t least, uint64_t most) {
     if (argc <= at) return otherwise;
     char *end;

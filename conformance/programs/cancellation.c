@@ -50,7 +50,7 @@ static struct load *fresh_load(void) {
 	return load;
 }
 
-// Cancelled at any cancellation point of libc's, between allocations. Never inside one, or `outstanding` would be
+// Cancelled at any of libc's cancellation points, between allocations. Never inside one, or `outstanding` would be
 // wrong.
 static void *deferred(void *argument) {
 	uint64_t state = (uintptr_t)argument + 1;

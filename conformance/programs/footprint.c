@@ -98,7 +98,7 @@ static void *work(void *unused) {
 	return unused;
 }
 
-// What a program does after it has limited itself: memory of its own, a thread, large blocks.
+// The work of a program after it has limited itself: memory of its own, a thread, large blocks.
 static void go_on(size_t large) {
 	pthread_t thread;
 	void *own = mmap(0, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -101,7 +101,7 @@ static void work(int rounds) {
 }
 
 // This does not end while the process forks. pthread_exit takes musl's list of threads and then dlerror's lock, and
-// fork takes them the other way round, so a thread with a message of dlerror's can block both forever (seen in stock
+// fork takes them in the reverse order, so a thread with a message from dlerror can block both forever (seen in stock
 // 1.2.3).
 static void *keep_working(void *unused) {
 	while (!forked) {

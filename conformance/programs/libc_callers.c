@@ -104,7 +104,7 @@ static void lines(void) {
 	}
 	CHECK(getline(&line, &room, file) == -1 && feof(file));
 	give_back(line, room);
-	// The buffer is a block of the program's at first, and has to grow.
+	// The buffer is one of the program's blocks at first, and has to grow.
 	rewind(file);
 	line = malloc(room = 1);
 	CHECK(getdelim(&line, &room, 'x', file) > 0);
@@ -521,7 +521,7 @@ static void conversions(void) {
 	CHECK(iconv_open("NO-SUCH-CODE", "UTF-8") == (iconv_t)-1);
 }
 
-// There may be no /etc/passwd here; what matters is that the calls return.
+// /etc/passwd may be missing here; the calls only have to return.
 static void accounts(void) {
 	struct passwd *user = getpwnam("root");
 	if (user) CHECK(!strcmp(user->pw_name, "root"));

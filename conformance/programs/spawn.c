@@ -86,7 +86,7 @@ int main(int argc, char **argv) {
 			process = vfork_exec("/proc/self/exe", self);
 			CHECK(process > 0 && ended_with(process, ENDED, "vfork and exec"));
 
-			// File actions are blocks of libc's, which the child reads.
+			// File actions are libc's own blocks, which the child reads.
 			posix_spawn_file_actions_t actions;
 			posix_spawnattr_t attributes;
 			CHECK(posix_spawn_file_actions_init(&actions) == 0 && posix_spawnattr_init(&attributes) == 0);

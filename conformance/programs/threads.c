@@ -90,7 +90,7 @@ static void passing(uint64_t *state, size_t self) {
 	}
 }
 
-// A thread fills an array of blocks; another one resizes and frees them, and the array too.
+// A thread fills an array of blocks; a second one resizes and frees them, and the array too.
 static void handing_over(uint64_t *state, size_t self) {
 	for (long round = 0; round < scaled(20); round++) {
 		struct block *own = arrays[self] = malloc(ARRAY * sizeof *own);

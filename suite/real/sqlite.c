@@ -69,7 +69,7 @@ static void *work(void *argument) {
                                 " ON town.id = person.town ORDER BY person.note, person.id");
     execute(database, "UPDATE person SET note = replace(note, 'a', 'bc') WHERE id % 3 = 0");
     execute(database, "DELETE FROM person WHERE id % 5 = 0");
-    /* What a program does all day: a statement for each question. */
+    /* The daily work of programs: a statement for each question. */
     for (uint64_t question = 0; question < job->rows; question++) {
         char query[128];
         snprintf(query, sizeof query, "SELECT id, note FROM person WHERE name = 'name %" PRIu64 "' ORDER BY id", question);

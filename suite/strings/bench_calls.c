@@ -148,7 +148,7 @@ struct manner {
 	size_t evicted;
 };
 
-/* The arms take turns, and each round begins with another one. */
+/* The arms take turns, and each round begins with the next one. */
 static struct figures rounds_of(const struct subject *subject, size_t count, struct manner manner, unsigned rounds)
 {
 	struct figures figures = { { 0 } };

@@ -1,5 +1,5 @@
-/* The three arms of every function. glibc's are called by address: this calls the version that its IFUNC resolver has
- * chosen for this processor directly, and not through the procedure linkage table. */
+/* The three arms of every function. glibc's functions are called by address: this calls the version that its IFUNC
+ * resolver has chosen for this processor directly, and not through the procedure linkage table. */
 #define _GNU_SOURCE
 #include <string.h>
 #include <strings.h>

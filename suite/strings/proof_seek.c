@@ -54,7 +54,7 @@ static void check_text(byte *h, size_t n, byte *needle, size_t m)
 	h[n - 1] = last, needle[m - 1] = last_of_needle;
 }
 
-/* What the needle lacks at its end lies right behind the haystack, and what it lacks at its start before it. */
+/* Bytes that would complete the needle: those of its end right behind the haystack, those of its start before it. */
 static void decoys(byte *h, size_t n, byte c)
 {
 	if (h > left.start)

@@ -79,7 +79,7 @@ static int posix(size_t alignment, size_t size) {
 	void *block = (void *)1;
 	int result = posix_memalign(&block, alignment, size);
 	if (result == 0) free(block);
-	else if (block != (void *)1) return -1; // It has to stay as it was.
+	else if (block != (void *)1) return -1; // It has to stay unchanged.
 	return result;
 }
 

@@ -465,7 +465,7 @@ static void errors_stay(void) {
 	printf("%d\n", errno);
 }
 
-// What a block takes that a program resizes to nothing, and forgets.
+// The memory of a block that a program resizes to nothing, and forgets.
 static void resized_to_nothing(void) {
 	struct rusage usage;
 	for (int i = 0; i < 300000; i++) {

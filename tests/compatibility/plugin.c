@@ -1,5 +1,5 @@
-// A library that programs load: it hands blocks to the program, takes blocks of the program's, and has storage of its own
-// in each thread.
+// A library that programs load: it hands blocks to the program, takes the program's blocks, and has its own storage in
+// each thread.
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>

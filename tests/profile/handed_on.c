@@ -1,5 +1,5 @@
-/* One thread calculates at a time and hands the work on: the others wait on a condition, and that is no lock that the
- * program waits for. */
+/* One thread calculates at a time and hands the work on: the others wait on a condition, which is not a wait for a
+ * lock. */
 #include "task.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

@@ -6,7 +6,7 @@
 
 #define PAGE 4096
 
-/* What is mapped: code that needs nothing around it. */
+/* The mapped code, which needs nothing around it. */
 __attribute__((section("late_part"), aligned(PAGE), noinline)) static unsigned first_part(unsigned rounds)
 {
 	while (rounds--)

@@ -1,4 +1,5 @@
-/* The malloc family of Windows' C library, each function with the others: a block of one is freed by another. */
+/* The malloc family of Windows' C library, each function with the others: a block of one is freed by a different
+ * one. */
 #include <direct.h>
 #include <errno.h>
 #include <malloc.h>

@@ -29,7 +29,7 @@ static void fill(int seed)
 
 int main()
 {
-	// A block of `new` is one of malloc's: their heaps are the same.
+	// A block of `new` is a block of malloc: their heaps are the same.
 	char *block = static_cast<char *>(::operator new(100));
 	CHECK(_msize(block) >= 100);
 	free(block);

@@ -12,7 +12,7 @@
 #include "page.h"
 #include "system.h"
 
-/* What a report is written to. */
+/* The destination of a report. */
 struct graft_destination {
 	/* The path as in the variable, read at the start of the program: later, the environment may have changed or been
 	 * freed. Empty: standard error. */

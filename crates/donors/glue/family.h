@@ -163,8 +163,9 @@ static void *graft_aligned_alloc(size_t alignment, size_t n)
 
 /* The public functions call each other by their public names, as musl's do, so that a program with its own malloc,
  * realloc, free or aligned_alloc gets its own blocks from all of them. If musl has no such call, and a program's free
- * would get a block of the donor's, they check whether malloc is still the donor's, by comparing two addresses that the
- * linker has put in. (In a dynamic program musl checks __malloc_replaced, which the dynamic linker sets.) */
+ * would get one of the donor's blocks, they check whether malloc is still the donor's function, by comparing two
+ * addresses that the linker has put in. (In a dynamic program musl checks __malloc_replaced, which the dynamic linker
+ * sets.) */
 GRAFT_PUBLIC(malloc, __libc_malloc);
 GRAFT_PUBLIC(realloc, __libc_realloc);
 GRAFT_PUBLIC(free, __libc_free);

@@ -1,13 +1,13 @@
 /* The fork gate: a fork happens only while no thread is inside the allocator's shared state.
  *
- * An allocator made for dynamic programs takes its locks in many places and in no single order, so it has no way to take
- * all locks before a fork. The gate does the reverse. A thread that enters a slow path (it fetches, frees or abandons a
- * page, takes a lock, or ends) counts itself into a lane. The fork hook shuts the gate and waits until every lane is
- * empty. At the moment of the fork, no lock is held and no list is half changed. Only lock-free fast paths may be
- * running, and they touch nothing that the child shares with a thread that it does not have.
+ * An allocator made for dynamic programs takes its locks in many places and in no single order, so it has no way to
+ * take all locks before a fork. The gate does the reverse. A thread that enters a slow path (it fetches, frees or
+ * abandons a page, takes a lock, or ends) counts itself into a lane. The fork hook shuts the gate and waits until every
+ * lane is empty. At the moment of the fork, no lock is held and no list is half changed. Only lock-free fast paths may
+ * be running, and they touch nothing that the child shares with a thread that it does not have.
  *
- * musl calls the hook with its own locks held (src/process/fork.c), so code behind the gate must not take a lock of
- * libc's. */
+ * musl calls the hook with its own locks held (src/process/fork.c), so code behind the gate must not take any of libc's
+ * locks. */
 #ifndef GRAFT_GATE_H
 #define GRAFT_GATE_H
 

@@ -55,7 +55,7 @@ static int graft_as_int(size_t number)
 	return number > INT_MAX ? INT_MAX : (int)number;
 }
 
-/* What an int cannot hold is INT_MAX, where glibc's wraps around. */
+/* A value that an int cannot hold is INT_MAX; in glibc it wraps around. */
 static struct graft_mallinfo graft_mallinfo(void)
 {
 	struct graft_mallinfo2 wide = graft_mallinfo2();

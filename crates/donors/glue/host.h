@@ -1,5 +1,5 @@
-/* The libc whose malloc the donor stands for. A static program's, and a loader's, is musl. A shared object serves programs of
- * musl and of glibc, and does what each one's malloc does where they differ. */
+/* The libc whose malloc the donor replaces. It is musl for static programs and for loaders. A shared object serves
+ * programs of musl and of glibc, and behaves like the program's own malloc where the two differ. */
 #ifndef GRAFT_HOST_H
 #define GRAFT_HOST_H
 
@@ -41,8 +41,8 @@ static inline bool graft_aligned_alloc_is_memalign(void)
 }
 #endif
 
-/* glibc's memalign makes the next power of two of an alignment, up to half of the address space (malloc/malloc.c). Returns
- * the alignment as it is if it is greater, or if memalign is musl's. */
+/* glibc's memalign makes the next power of two of an alignment, up to half of the address space (malloc/malloc.c).
+ * Returns the alignment unchanged if it is greater, or if memalign is musl's. */
 static inline size_t graft_memalign_alignment(size_t alignment)
 {
 	if (!graft_host_is_glibc() || alignment > SIZE_MAX / 2 + 1)

@@ -1,17 +1,18 @@
-/* Leads libc's own names of the malloc family to the donor.
+/* Redirects libc's own names of the malloc family to the donor.
  *
- * The donor comes first in the order in which a process looks up symbols, but three ways lead past that order: a library
- * that is loaded with RTLD_DEEPBIND looks in its own dependencies first, and one of them is libc; `dlsym` with a handle
- * of libc or of a library that needs it; and old names that only libc has (`cfree`). Each finds libc's `free` for a
- * block of the donor's. All of them end at libc's table of dynamic symbols, so the donor writes its own addresses there
- * when it starts: before any code of the program's or, in a merged program of glibc, of a library's. No code changes.
+ * The donor comes first in the order in which a process looks up symbols, but three kinds of look-up ignore that order:
+ * a library that is loaded with RTLD_DEEPBIND looks in its own dependencies first, and one of them is libc; `dlsym`
+ * with a handle of libc or of a library that needs it; and old names that only libc has (`cfree`). Each finds libc's
+ * `free` for one of the donor's blocks. All of them end at libc's table of dynamic symbols, so the donor writes its own
+ * addresses there when it starts: before any of the program's code or, in a merged program of glibc, of a library's
+ * code. No code changes.
  *
  * Both loaders look up names in that table each time, and add the file's base to the value, as a number that may wrap
  * (glibc elf/dl-lookup.c, `do_lookup_x`, and sysdeps/generic/ldsodefs.h, `SYMBOL_ADDRESS`; musl ldso/dynlink.c,
- * `find_sym2`). What was bound before stays as it is; it was bound in the process's order. `__libc_malloc` and the like
- * keep libc's addresses: who calls them gives the blocks to `__libc_free`, and may be bound already. So do names that
- * handle no blocks (`mallopt`, `mallinfo`): each page of the table that is written takes memory and time in every process.
- * `malloc_trim` is led: Python programs call it by libc's handle, to give memory back. */
+ * `find_sym2`). Earlier bindings stay; they were made in the process's order. `__libc_malloc` and similar names keep
+ * libc's addresses: their callers give the blocks to `__libc_free`, and may be bound already. So do names that handle
+ * no blocks (`mallopt`, `mallinfo`): each page of the table that is written takes memory and time in every process.
+ * `malloc_trim` is redirected: Python programs call it by libc's handle, to return memory. */
 #ifndef GRAFT_LIBC_SYMBOLS_H
 #define GRAFT_LIBC_SYMBOLS_H
 
@@ -39,7 +40,7 @@ struct graft_symbols {
 	ElfW(Sym) *table;
 	const char *names;
 	const uint32_t *gnu_hash, *hash;
-	/* The start of the last table that the loader reads: no code lies between the symbols and it. */
+	/* The start of the last table that the loader reads: no code is between the symbols and it. */
 	uintptr_t last_table;
 };
 
@@ -80,7 +81,7 @@ static int graft_is_definition(const struct graft_symbols *symbols, uint32_t ind
 {
 	const ElfW(Sym) *symbol = &symbols->table[index];
 	const char *is = symbols->names + symbol->st_name;
-	/* Data counts, too: `stdin`. A function that chooses a function is no address. */
+	/* Data counts, too: `stdin`. The address of an indirect function is not a function's own. */
 	unsigned type = symbol->st_info & 15;
 	if (symbol->st_shndx == SHN_UNDEF || !symbol->st_value || type > STT_FUNC)
 		return 0;
@@ -89,7 +90,7 @@ static int graft_is_definition(const struct graft_symbols *symbols, uint32_t ind
 	return *name == *is;
 }
 
-/* The next definition of a name behind `before`; the first, if that is 0. 0: there is none. */
+/* The next definition of a name behind `before`; the first definition if `before` is 0. Returns 0 at the end. */
 GRAFT_SMALL uint32_t graft_definition(const struct graft_symbols *symbols, const char *name, uint32_t before)
 {
 	if (!symbols->table)
@@ -128,7 +129,7 @@ GRAFT_SMALL uint32_t graft_definition(const struct graft_symbols *symbols, const
 	return 0;
 }
 
-/* Writes the donor's addresses into the symbols of libc, which lie in a segment with these flags. */
+/* Writes the donor's addresses into the symbols of libc, which are in a segment with these flags. */
 static void graft_lead(const struct graft_symbols *libc, const struct dl_phdr_info *info)
 {
 	enum { COUNT = sizeof graft_led / sizeof *graft_led };

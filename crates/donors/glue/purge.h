@@ -37,8 +37,8 @@ static void *graft_purge_by_period(void *argument)
 }
 
 /* The thread takes none of the program's signals. Those that libc itself sends to its threads stay: 32 to 34, of which
- * setuid needs one (musl src/thread/synccall.c, glibc sysdeps/unix/sysv/linux/setxid). If there can be no thread, memory
- * goes back as it does without one. */
+ * setuid needs one (musl src/thread/synccall.c, glibc sysdeps/unix/sysv/linux/setxid). If no thread can be started,
+ * memory is returned like without one. */
 static void graft_start_purger(void)
 {
 	uint64_t blocked = ~((uint64_t)7 << 31), before;

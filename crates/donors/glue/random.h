@@ -1,6 +1,6 @@
 /* Numbers that differ from process to process and from call to call, without a system call: a filter that was made for
- * stock malloc may kill the program at getrandom. They are no secrets: each follows from sixteen bytes that the kernel gave
- * the program at its start (AT_RANDOM, getauxval(3)), of which the first eight are libc's stack protector. */
+ * stock malloc may kill the program at getrandom. They are not secret: each follows from sixteen bytes that the kernel
+ * gave the program at its start (AT_RANDOM, getauxval(3)), of which the first eight are libc's stack protector. */
 #ifndef GRAFT_RANDOM_H
 #define GRAFT_RANDOM_H
 

@@ -208,8 +208,8 @@ static inline void graft_note_range(const void *address, size_t length, int chan
 		graft_change_ranges(address, length, changes);
 }
 
-/* Finds the first part of the donor's mappings at or behind `at` that may have pages in memory. Returns 1, 0 if there
- * is none, or -1 if the tables cannot be read. */
+/* Finds the first part of the donor's mappings at or behind `at` that may have pages in memory. Returns 1 if found, 0
+ * if not, or -1 if the tables cannot be read. */
 static int graft_next_opened(uintptr_t at, struct graft_range *found)
 {
 	if (atomic_load(&graft_ranges_unknown) || !graft_ranges_lock(1000))

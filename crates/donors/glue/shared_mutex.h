@@ -1,7 +1,7 @@
 /* Mutexes for a donor that is a shared object. It is compiled with musl's headers, but also serves programs of glibc,
- * whose pthread_mutex_t has another layout, and on aarch64 another size, as has its pthread_mutexattr_t: 8 bytes, where
- * musl's has 4. So no function of libc gets to see either. These mutexes use the first word of musl's: 0
- * free, 1 held, 2 held and waited for (U. Drepper, Futexes Are Tricky, mutex 2). A zeroed mutex is free, like
+ * whose pthread_mutex_t has a different layout, and on aarch64 a different size. So has its pthread_mutexattr_t: 8
+ * bytes, where musl's has 4. So neither is passed to any function of libc. These mutexes use the first word of musl's:
+ * 0 free, 1 held, 2 held and waited for (U. Drepper, Futexes Are Tricky, mutex 2). A zeroed mutex is free, like
  * PTHREAD_MUTEX_INITIALIZER. */
 #ifndef GRAFT_SHARED_MUTEX_H
 #define GRAFT_SHARED_MUTEX_H

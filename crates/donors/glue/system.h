@@ -105,8 +105,8 @@ static int graft_mprotect(void *address, size_t length, int protection)
 	return result;
 }
 
-/* With MREMAP_FIXED, the target is a mapping of the donor's, of which `wanted` bytes are replaced. Only used by donors
- * that move pages. */
+/* With MREMAP_FIXED, the target is one of the donor's mappings, of which `wanted` bytes are replaced. Only used by
+ * donors that move pages. */
 static __attribute__((unused)) void *graft_mremap(void *address, size_t length, size_t wanted, int flags, void *target)
 {
 	int saved = errno;

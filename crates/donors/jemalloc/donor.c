@@ -136,7 +136,7 @@ static bool donor_decays_at_once(tsdn_t *tsdn, arena_t *arena, const decay_t *de
 	size_t joined = graft_debt_load(&donor_arenas[index].joined);
 	if (joined > left)
 		joined = left;
-	/* A thread that finds another one purging leaves, so the other one looks again. */
+	/* A thread that finds a different one purging leaves, so the purging thread checks again. */
 	while ((excess = graft_debt_excess(debt, waiting - left, in_use))) {
 		size_t before = waiting, stays = waiting - left - excess;
 		waiting = donor_purge_dirty(tsdn, arena, DONOR_LONG_ONLY, excess);
@@ -376,7 +376,7 @@ static void donor_put_number(struct donor_text *text, int64_t number)
 	donor_put(text, digits + at, sizeof digits - at);
 }
 
-/* `key` has the form of GRAFT_OPTIONS. Options of the glue's have none. */
+/* `key` has the form of GRAFT_OPTIONS. The glue's own options have no key here. */
 static void donor_put_option(struct donor_text *text, const char *key, int64_t value)
 {
 	const char *word = strchr(key, ':') + 1;
@@ -389,7 +389,7 @@ static void donor_put_option(struct donor_text *text, const char *key, int64_t v
 		donor_put_number(text, value);
 }
 
-/* Returns the options that were set at graft time, as text in the form of MALLOC_CONF, or null if there are none.
+/* Returns the options that were set at graft time, as text in the form of MALLOC_CONF, or null without such options.
  * jemalloc calls this while it starts, with a lock held. */
 static const char *donor_configuration(void)
 {

@@ -31,8 +31,8 @@ static bool donor_has_debt(void)
 	return graft_debt_is_bounded() && mi_arena_purge_delay() > 0;
 }
 
-/* Upstream lets one thread at a time do this, and another one does nothing; then what it freed last would stay. An arena's
- * blocks are claimed before they go back, so several threads can. */
+/* Upstream lets one thread at a time do this, and other threads do nothing; then the memory that they freed last would
+ * stay. An arena's blocks are claimed before they go back, so several threads can. */
 static void donor_purge_arenas(void)
 {
 	size_t count = mi_atomic_load_acquire(&mi_arena_count);
@@ -78,7 +78,7 @@ static bool donor_huge_page_is_decommitted(const mi_segment_t *segment, size_t b
  * of the suite took 1.26 (one thread) and 1.63 (eight) of the time that it takes without a bound. */
 static bool donor_commit(mi_segment_t *segment, uint8_t *start, size_t size, bool *is_zero)
 {
-	/* What a segment begins with holds its masks. */
+	/* The beginning of a segment holds its masks. */
 	if (start == (uint8_t *)segment || !mi_option_is_enabled(mi_option_allow_thp))
 		return _mi_os_commit(start, size, is_zero);
 	const size_t bits = DONOR_HUGE_PAGE_BITS;

@@ -21,7 +21,7 @@
 	X(allow_thp, 1, 0, 1, mi_option_allow_thp)                                                                         \
 	X(abandoned_reclaim_on_free, 0, 0, 1, mi_option_abandoned_reclaim_on_free)                                         \
 	X(max_segment_reclaim, 10, 0, 100, mi_option_max_segment_reclaim)                                                  \
-	/* No options of upstream's. */                                                                                    \
+	/* These are not upstream's options. */                                                                            \
 	GRAFT_PURGE_DEBT(X, 4096, 65536, _mi_option_last)                                                                  \
 	GRAFT_PURGE_PERIOD(X, _mi_option_last)
 

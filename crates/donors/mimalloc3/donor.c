@@ -187,7 +187,7 @@ void _mi_arenas_collect(bool force_purge, bool visit_all, mi_tld_t *tld)
 	graft_gate_leave();
 }
 
-/* What waits in the arenas, of all threads. */
+/* The memory that waits in the arenas, of all threads. */
 static struct {
 	struct graft_debt debt;
 	_Atomic size_t waiting, in_use;
@@ -241,10 +241,10 @@ static size_t donor_waiting(void)
 	return _mi_size_of_slices(slices);
 }
 
-/* Gives back so many bytes of what waits in arenas, so that others may stay, and returns how many it gave back. Upstream
- * lets one thread at a time do so, and another one does nothing; then what it freed last would stay. An arena's slices are
- * claimed before they go back, so several threads can. Huge pages go back as a whole. Those of which a part is in use are
- * divided only if four times what is in use would stay in them. */
+/* Returns `excess` bytes of the memory that waits in arenas to the kernel, so that the rest may stay; the result is
+ * their number. Upstream lets one thread at a time do so, and other threads do nothing; then the memory that they freed
+ * last would stay. An arena's slices are claimed before they go back, so several threads can. Huge pages go back as a
+ * whole. Huge pages with a part in use are divided only if four times that part would stay in them. */
 static size_t donor_purge_arenas(size_t excess, size_t stays, size_t in_use)
 {
 	struct donor_purge purge = {.excess = excess};
@@ -259,7 +259,7 @@ static size_t donor_purge_arenas(size_t excess, size_t stays, size_t in_use)
 	return purge.purged;
 }
 
-/* Bytes of a page that go back to its arena; what is none of an arena's goes back to the kernel at once. */
+/* Bytes of a page that go back to its arena; memory outside of arenas goes back to the kernel at once. */
 static size_t donor_page_size(const mi_page_t *page)
 {
 	size_t size = page->memid.memkind == MI_MEM_ARENA ? _mi_size_of_slices(page->memid.mem.arena.slice_count) : 0;
@@ -291,7 +291,7 @@ static void donor_give_page(size_t size)
 	graft_debt_give_back(&donor_pages.debt, donor_purge_arenas(excess, waiting - excess, in_use));
 }
 
-/* A page that has blocks is no new one: a thread that ended left it, and it is in use already. */
+/* A page with blocks is not new: a thread that ended left it, and it is in use already. */
 mi_page_t *_mi_arenas_page_alloc(mi_theap_t *theap, size_t block_size, size_t alignment)
 {
 	mi_page_t *page = upstream_arenas_page_alloc(theap, block_size, alignment);

@@ -27,7 +27,7 @@
 	X(allow_thp, 2, 0, 2, mi_option_allow_thp)                                                                         \
 	X(page_full_retain, 2, -1, 1000, mi_option_page_full_retain)                                                       \
 	X(page_max_reclaim, -1, -1, 1000000, mi_option_page_max_reclaim)                                                   \
-	/* No options of upstream's. */                                                                                    \
+	/* These are not upstream's options. */                                                                            \
 	GRAFT_PURGE_DEBT(X, 4096, 65536, _mi_option_last)                                                                  \
 	GRAFT_PURGE_PERIOD(X, _mi_option_last)
 

@@ -98,7 +98,7 @@ static void donor_collect_left(void)
 	donor_cap_common_caches();
 }
 
-/* Frees a span of another thread's. Its owner looks at it when it needs one, and upstream has nobody look if that thread
+/* Frees a span that a different thread owns. The owner finds it when it needs a span; upstream leaves it if that thread
  * has ended. */
 static void donor_free_span_of_other(heap_t *heap, span_t *span)
 {

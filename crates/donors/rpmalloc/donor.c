@@ -174,8 +174,8 @@ static void *donor_hold_deferred(span_t *span)
 	return list;
 }
 
-/* Frees a block of another thread's. Upstream's function reads the span once more after it has released it, when the
- * owner may have unmapped it. */
+/* Frees a block that a different thread owns. Upstream's function reads the span once more after it has released it,
+ * when the owner may have unmapped it. */
 static void donor_free_of_other(span_t *span, void *block)
 {
 	uint32_t all = span->block_count;
@@ -187,8 +187,9 @@ static void donor_free_of_other(span_t *span, void *block)
 		donor_free_span_of_other(heap, span);
 }
 
-/* Frees a block of this thread's. The last block of a span releases the span. Upstream's function does that as soon as
- * the number of blocks that others have freed is right, when the last of those threads may be about to write to the span. */
+/* Frees a block that this thread owns. The last block of a span releases the span. Upstream's function does that as
+ * soon as the number of blocks that others have freed is right, when the last of those threads may be about to write to
+ * the span. */
 static void donor_free_of_own(span_t *span, void *block)
 {
 	heap_t *heap = span->heap;
@@ -287,7 +288,7 @@ static void donor_set_up(void)
 	bool at_once = donor_option(graft_option_purge_delay) == 0;
 	donor_thread_cap = at_once ? 0 : (size_t)donor_option(graft_option_thread_cache);
 	donor_global_cap = at_once ? 0 : (size_t)donor_option(graft_option_global_cache);
-	/* Upstream's own limits are no greater than these, and are cheaper. */
+	/* Upstream's own limits are at most as large, and cheaper. */
 	donor_is_bounded = donor_global_cap && graft_debt_is_bounded();
 	donor_is_capped = donor_is_bounded || donor_thread_cap < 400 || donor_global_cap < 3200;
 
@@ -302,7 +303,7 @@ static void donor_set_up(void)
 	_rpmalloc_main_thread_id = UINTPTR_MAX;
 	_rpmalloc_heap_initialize(&donor_first_heap);
 	_rpmalloc_heap_orphan(&donor_first_heap, 0);
-	/* This is not behind the gate: it takes a lock of libc's, which a fork holds when it shuts the gate. */
+	/* This is not behind the gate: it takes one of libc's locks, which a fork holds when it shuts the gate. */
 	donor_has_key = graft_key_create(&donor_key, donor_thread_end) == 0;
 }
 
@@ -426,8 +427,8 @@ static __attribute__((noinline)) void donor_free_by_gate(void *block)
 	graft_gate_leave();
 }
 
-/* The fast path frees a block of this thread's, from a span with room in it that does not become empty. The number of
- * blocks that others have freed may lag by one; then the span is released another time. */
+/* The fast path frees a block that this thread owns, from a span with room in it that does not become empty. The number
+ * of blocks that others have freed may lag by one; then the span is released another time. */
 static inline void donor_free(void *block)
 {
 	span_t *span = donor_span(block);
@@ -521,7 +522,7 @@ static void donor_fork_child(void)
 {
 }
 
-/* What this thread's cache and the common cache hold. */
+/* The bytes in this thread's cache and in the common cache. */
 #define GRAFT_HAS_TRIM
 static void donor_trim(void)
 {

@@ -34,8 +34,8 @@ void dieWithErrorCode(const char *Message, int64_t)
 	die(Message);
 }
 
-/* The glue's mutexes wait for a fork to be over, and a fork takes these by Allocator::disable(). So they are scudo's own,
- * in the place of pthread's. Both are unlocked when they are zero. */
+/* The glue's mutexes wait for a fork to be over, and a fork takes these by Allocator::disable(). So they are scudo's
+ * own, in place of pthread mutexes. Both kinds are unlocked when they are zero. */
 static scudo::HybridMutex &hybrid(pthread_mutex_t &Mu)
 {
 	static_assert(sizeof(scudo::HybridMutex) <= sizeof Mu && alignof(scudo::HybridMutex) <= alignof(pthread_mutex_t));

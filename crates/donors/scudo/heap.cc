@@ -112,9 +112,9 @@ static NOINLINE u16 unspill(Spill *From, uptr *Blocks, u16 Most)
 	return Count;
 }
 
-/* Blocks on a class's list are in batches, and batches in groups, one for each region. Both lie in blocks of class 0,
- * which upstream takes from the thread's cache while it changes the list; if there is none, it ends the program. So
- * there are always as many in the cache, beforehand, as a change can need. */
+/* Blocks on a class's list are in batches, and batches in groups, one for each region. Both are in blocks of class 0,
+ * which upstream takes from the thread's cache while it changes the list; if the cache is empty, it ends the program.
+ * So the cache is filled in advance with as many as a change can need. */
 
 template <> u16 Primary::popBlocks(LocalCache *C, uptr ClassId, CompactPtrT *Blocks, const u16 Most);
 

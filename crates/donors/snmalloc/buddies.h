@@ -100,7 +100,7 @@ public:
 		return Rep::null;
 	}
 
-	/* Takes a range of that size, or splits the next larger one that there is. Returns null if there is none. */
+	/* Takes a range of that size, or splits the next larger existing one. Returns null if no range is large enough. */
 	Range remove_block(size_t size)
 	{
 		size_t wanted = level_of(size);

@@ -6,7 +6,7 @@ namespace snmalloc
 {
 /* The configuration: upstream's page map, with the ranges of thread_memory.h and the large blocks of large_blocks.h.
  * With checks, the ranges and the backend are upstream's, which keep metadata apart; and pointers from free lists are
- * checked before they are followed: a write past the end of a block may have left a value there that is no block's
+ * checked before they are followed: a write past the end of a block may have left a value there that is not a block's
  * address, and the program would end without a message. */
 class Config final : public CommonConfig
 {
@@ -68,9 +68,9 @@ public:
 	}
 
 private:
-	/* Upstream ends the program if there is no room for the page map, and writes the first entry, which takes a page and
-	 * those of the kernel's tables: zeros, where zeros are. Here that is left out, unless the map lies at a random place,
-	 * which upstream chooses. Returns whether there was room. */
+	/* Upstream ends the program if there is no room for the page map, and writes the first entry, which takes a page
+	 * and those of the kernel's tables: zeros, where zeros are. Here that is left out, unless the map is at a random
+	 * place, which upstream chooses. Returns whether there was room. */
 	static bool start_page_map()
 	{
 		if constexpr (mitigations(random_pagemap)) {

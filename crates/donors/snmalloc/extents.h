@@ -17,7 +17,7 @@
 
 namespace snmalloc
 {
-/* A range of memory. Its start is null if there is none. */
+/* A range of memory. Its start is null for no range. */
 struct TakenRange {
 	capptr::Arena<void> start{nullptr};
 	size_t size{0};
@@ -198,7 +198,7 @@ class Extents
 	}
 
 	/* The smallest extent of the set that has `size` bytes at a multiple of `alignment`, and meets the condition; its
-	 * size is 0 if there is none. */
+	 * size is 0 if none was found. */
 	template<typename Condition>
 	Extent best(const Set &all, size_t size, size_t alignment, Condition condition)
 	{
@@ -338,7 +338,7 @@ public:
 	}
 
 	/* Takes a range in which nothing is resident, between multiples of `page` bytes: the first one of at least `least`
-	 * bytes, of the largest extents first. Its entries of the page map then stand for nothing. */
+	 * bytes, of the largest extents first. Its entries of the page map then describe no memory. */
 	TakenRange take_unused(size_t least, size_t page)
 	{
 		for (const Set &all : sets) {

@@ -116,12 +116,12 @@ namespace snmalloc
 {
 using Alloc = Allocator<Config>;
 
-/* The allocator of a thread. Upstream's class of this name ends the program if there is no memory for an allocator, gives
- * up the main thread's at exit, and makes its key at a point where libc's lock on keys must not be taken. (The name is
- * that of a friend of Allocator's.) */
+/* The allocator of a thread. Upstream's class of this name ends the program if there is no memory for an allocator,
+ * gives up the main thread's at exit, and makes its key at a point where libc's lock on keys must not be taken.
+ * (Allocator has a friend of this name.) */
 class ThreadAlloc
 {
-	/* Stands for "none yet": it is empty, so every operation takes its slow path. */
+	/* Means "none yet": it is empty, so every operation takes its slow path. */
 	SNMALLOC_REQUIRE_CONSTINIT static const inline Alloc none{true};
 	SNMALLOC_REQUIRE_CONSTINIT static inline thread_local Alloc *own{const_cast<Alloc *>(&none)};
 	/* The number of allocators that this thread has given up. */
@@ -235,8 +235,8 @@ public:
 		put(ended);
 	}
 
-	/* Frees the blocks that came back to allocators without a thread. These free blocks of one another, hence the loop;
-	 * what is left if other threads keep returning blocks is for them. */
+	/* Frees the blocks that came back to allocators without a thread. These free blocks of each other, hence the loop;
+	 * if other threads keep returning blocks, the rest is left to them. */
 	static void empty_queues()
 	{
 		static thread_local bool emptying = false;
@@ -380,7 +380,7 @@ static void empty_queues_of_ended_threads()
 	ThreadAlloc::empty_queues();
 }
 
-/* What happens to a small block's memory, as in upstream. */
+/* The initialisation of a small block's memory, as in upstream. */
 struct Zeroed {
 	static void *success(void *block, size_t size, bool = false)
 	{
@@ -392,7 +392,7 @@ struct Zeroed {
 	}
 };
 
-/* The size of blocks with that entry of the page map; 0 if it stands for no block. */
+/* The size of blocks with that entry of the page map; 0 if it belongs to no block. */
 template<typename Entry>
 SNMALLOC_FAST_PATH_INLINE size_t size_by_entry(const Entry &entry)
 {

@@ -5,7 +5,7 @@
 
 namespace snmalloc
 {
-/* What upstream's metadata of a slab has in addition: of a large block, its size. */
+/* The addition to upstream's metadata of a slab: the size of a large block. */
 struct LargeSize {
 	using StorageType = size_t;
 	using DataRef = size_t &;

@@ -1,5 +1,5 @@
-/* snmalloc's platform layer, made of the glue's functions: system calls that leave the program's errno alone and are
- * counted, messages by plain write, no clock, no stdio, no lock of libc's. Beyond upstream's, it works with a small
+/* snmalloc's platform layer, made from the glue's functions: system calls that leave the program's errno alone and are
+ * counted, messages by plain write, no clock, no stdio, none of libc's locks. Beyond upstream's, it works with a small
  * address space (see `reserve`) and checks the kernel's results. heap.cc includes it once, before upstream's pal.h. */
 #ifndef SNMALLOC_PLATFORM_H
 #define SNMALLOC_PLATFORM_H
@@ -43,13 +43,13 @@ namespace snmalloc
 {
 class PALGraft
 {
-	/* The page map is an array with an entry for each 16 KiB of the address space: 256 GiB for 48 bits, of which little is
-	 * ever used. Its place is chosen, but not mapped; pieces are mapped when memory is that they stand for. So a program
-	 * has no more address space, locked memory, promised memory or core file than it uses: RLIMIT_AS and RLIMIT_DATA,
-	 * mlockall, vm.overcommit_memory=2, machines with fewer bits.
+	/* The page map is an array with an entry for each 16 KiB of the address space: 256 GiB for 48 bits, of which little
+	 * is ever used. Its place is chosen, but not mapped; pieces are mapped together with the memory that they describe.
+	 * So a program has no more address space, locked memory, promised memory or core file than it uses: RLIMIT_AS and
+	 * RLIMIT_DATA, mlockall, vm.overcommit_memory=2, machines with fewer bits.
 	 *
-	 * With checks, x86-64 has one mapping without access at a random place, as upstream does. Pieces get access when they
-	 * are used. */
+	 * With checks, x86-64 has one mapping without access at a random place, as upstream does. Pieces get access when
+	 * they are used. */
 #if defined(__x86_64__) && defined(SNMALLOC_CHECK_CLIENT)
 	static constexpr bool reserves_page_map = true;
 #else
@@ -63,9 +63,9 @@ class PALGraft
 	static inline PageMap page_map = PageMap::none;
 	static inline uintptr_t page_map_start, page_map_end;
 
-	/* The bytes of an entry. A piece stands for 256 MiB of address space. */
+	/* The bytes of an entry. A piece describes 256 MiB of address space. */
 	static constexpr size_t ENTRY = 16, PIECE = 256 << 10;
-	/* The pieces that are mapped, in ranges that only grow. Blocks follow one another, so there are two or three. */
+	/* The pieces that are mapped, in ranges that only grow. Blocks are adjacent, so there are two or three ranges. */
 	static constexpr size_t PIECE_RANGES = 128;
 	struct PieceRange {
 		stl::Atomic<uint32_t> first, end;
@@ -189,10 +189,10 @@ class PALGraft
 		return at >= page_map_start && at < page_map_end;
 	}
 
-	/* What is mapped before so many bytes are mapped has no huge pages, whatever the system's setting. */
+	/* The first mappings, up to this number of bytes, have no huge pages, whatever the system's setting. */
 	static constexpr size_t WITHOUT_HUGE_PAGES = 32 << 20;
 	static inline stl::Atomic<size_t> mapped_blocks{0};
-	/* All of that lies in these two: the first mapping, and those at `next_place`. */
+	/* All of that is in these two: the first mapping, and those at `next_place`. */
 	struct Addresses {
 		uintptr_t start, end;
 	};
@@ -221,7 +221,8 @@ class PALGraft
 	static inline uintptr_t places_end;
 	static inline bool was_beyond;
 
-	/* Maps the pieces of the page map that stand for blocks. A map at a random place has its pieces when upstream asks. */
+	/* Maps the pieces of the page map that describe blocks. A map at a random place has its pieces when upstream
+	 * asks. */
 	static bool cover(const void *blocks, size_t size)
 	{
 		if (page_map != PageMap::pieces || mitigations(random_pagemap))
@@ -300,7 +301,7 @@ public:
 	}
 
 private:
-	/* For the huge pages that lie within the block. */
+	/* For the huge pages within the block. */
 	static void advise_huge_pages(void *block, size_t size, int advice)
 	{
 		uintptr_t start = reinterpret_cast<uintptr_t>(block), from = bits::align_up(start, HUGE_PAGE);
@@ -358,8 +359,8 @@ public:
 		return true;
 	}
 
-	/* Reserves the page map, of zeros: no block of the heap. Makes it readable as far as it is mapped, and its first entry,
-	 * which stands for the null pointer. Returns null if there is no room. */
+	/* Reserves the page map, which is zero: no block is in the heap yet. Makes its mapped part readable, and its first
+	 * entry, which describes the null pointer. Returns null if there is no room. */
 	static void *start_page_map(size_t size) noexcept
 	{
 		void *start = reserve_page_map(size);
@@ -424,7 +425,7 @@ public:
 #endif
 	}
 
-	/* A block of that many bytes and more may lie on huge pages. */
+	/* A block of this size or more may be on huge pages. */
 	static constexpr size_t HUGE_BLOCK = 4 << 20;
 	static constexpr size_t HUGE_PAGE = 2 << 20;
 

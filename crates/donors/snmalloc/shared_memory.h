@@ -12,7 +12,7 @@ namespace snmalloc
 /* Ranges that pass a lock together. They are on the stack, of which a thread may have 2 KiB. */
 static constexpr size_t BATCH = 8;
 
-/* What all threads share: all memory that no thread has. */
+/* The memory that all threads share: all memory that no thread has. */
 template<typename Pagemap>
 struct SharedRange {
 	template<typename ParentRange>
@@ -34,7 +34,7 @@ struct SharedRange {
 		static inline size_t given_bytes{0}, missed_bytes{0};
 		/* Four times what was needed again so far, which is not forgotten; no more than the credit. */
 		static inline size_t again_bytes{0};
-		/* What threads use, as far as they have reported it; not their caches. */
+		/* The bytes that threads have reported as used; without their caches. */
 		static inline stl::Atomic<size_t> live_bytes{0};
 		/* Of these, large blocks. */
 		static inline stl::Atomic<size_t> large_bytes{0};
@@ -51,7 +51,7 @@ struct SharedRange {
 			return least == 0 ? 0 : bits::max(least, 2 * live_bytes.load(stl::memory_order_relaxed));
 		}
 
-		/* What may be in use when all blocks are freed: slabs that are not quite empty, metadata. */
+		/* The bytes that may be in use when all blocks are freed: slabs that are not quite empty, metadata. */
 		static size_t rest()
 		{
 			return (384 << 10) * (1 + allocators.load(stl::memory_order_relaxed));
@@ -71,8 +71,8 @@ struct SharedRange {
 			return bits::max(debt, live / 8) + bits::min(missed_bytes, 64 * blocks);
 		}
 
-		/* Gives memory back until no more than `rest` bytes are kept, in pieces about as large as what is too much. Each
-		 * batch is outside the lock, and behind the gate as long as it is in no allocator. */
+		/* Gives memory back until no more than `rest` bytes are kept, in pieces about as large as the excess. Each
+		 * batch is outside the lock, and behind the gate while it is in no allocator. */
 		void give_back(size_t rest)
 		{
 			PreventFork gate;
@@ -119,9 +119,9 @@ struct SharedRange {
 			}
 		}
 
-		/* Takes address space: what the donor's option says, or as much again as there is already, up to MOST_GROWTH, so
-		 * that large blocks find room in one piece; less if that cannot be had, but no less than is needed. Returns false
-		 * if there is none. */
+		/* Takes address space: the size in the donor's option, or as much as is already taken, up to MOST_GROWTH, so
+		 * that large blocks find room in one piece; less if the kernel refuses, but not less than needed. Returns false
+		 * if there is no room. */
 		bool grow(size_t least)
 		{
 			size_t reserve = bits::align_up(static_cast<size_t>(donor_arena_reserve()) << 10, MIN_CHUNK_SIZE);

@@ -4,7 +4,7 @@
 
 namespace snmalloc
 {
-/* The greatest power of two that is no more than `n`, which is not 0. */
+/* The greatest power of two up to `n`, which is not 0. */
 static constexpr size_t power_below(size_t n)
 {
 	return bits::one_at_bit(bits::BITS - 1 - bits::clz(n));

@@ -1,5 +1,5 @@
-/* Copying and filling blocks: memcpy and memmove, memset. Nothing outside the blocks is read or written: where their
- * lengths are no multiples of a lane, lanes overlap. */
+/* Copying and filling blocks: memcpy and memmove, memset. Nothing outside the blocks is read or written: if their
+ * lengths are not multiples of a lane, lanes overlap. */
 
 /* 2 * LANE or fewer, LANE or more; everything is fetched before anything is written. */
 INLINE void L(copy_in_2)(byte *d, const byte *s, size_t n)
@@ -38,8 +38,8 @@ INLINE void L(copy_in_8)(byte *d, const byte *s, size_t n)
 }
 
 /* More than a block upwards, for `d` below `s` or apart from it. The first lane and the last four are fetched before
- * anything is written, since writing may change them; in between, what is written lies below all that is still to be
- * read. */
+ * anything is written, since writing may change them; in between, every written byte is below all bytes that are still
+ * to be read. */
 INLINE void L(copy_up)(byte *d, const byte *s, size_t n)
 {
 	L(lane) head = L(load)(s);
@@ -85,8 +85,8 @@ INLINE void L(copy_down)(byte *d, const byte *s, size_t n)
 	L(store)(end, tail);
 }
 
-/* More than 8 * LANE. Upwards, unless that would overwrite what is still to be read: then `d` lies inside the block
- * at `s`. */
+/* More than 8 * LANE. Upwards, unless that would overwrite bytes that are still to be read: then `d` is inside the
+ * block at `s`. */
 __attribute__((noinline)) static byte *L(copy_long)(byte *d, const byte *s, size_t n)
 {
 	if (copied_by_processor(d, s, n))

@@ -1,8 +1,8 @@
 /* Searching: memchr, memrchr, strlen, strnlen, strchr, strrchr.
  *
  * A search looks first at one unaligned lane, if that stays in the page of its first byte; otherwise at the aligned
- * lane around that byte, which lies in one page as all aligned lanes do. From then on it reads aligned lanes, and
- * aligned blocks of four, and of each of them at least one byte belongs to what is searched. */
+ * lane around that byte, which is in one page like all aligned lanes. From then on it reads aligned lanes, and aligned
+ * blocks of four. At least one byte of each belongs to the searched string or block. */
 
 /* Marks `v` where it holds what stops the search: with zero, or for AT_BYTE with ones, whichever takes fewer steps. */
 INLINE L(lane) L(mark)(L(lane) v, L(lane) needle, enum stop stop)
@@ -68,13 +68,13 @@ INLINE bool L(clear)(const byte *q, L(lane) needle)
 	return L(marked)(L(look)(q, needle, AT_BYTE).all, AT_BYTE) == 0;
 }
 
-/* What stops the search between `s` and the end of the aligned lane around it. */
+/* The bytes that stop the search between `s` and the end of the aligned lane around it. */
 INLINE bits L(hits_before_page)(const byte *s, L(lane) needle, enum stop stop)
 {
 	return bits_from(L(hits)(L(load_aligned)(s - past(s, LANE)), needle, stop), past(s, LANE));
 }
 
-/* What stops the search in the lane at `s`, or in what of it lies before the end of the page. */
+/* The bytes that stop the search in the lane at `s`, or in its part before the end of the page. */
 INLINE bits L(hits_at_start)(const byte *s, L(lane) needle, enum stop stop)
 {
 	if (LIKELY(page_room(s) >= LANE))
@@ -198,7 +198,7 @@ ENTRY const byte *L(find_in_text)(const byte *s, byte c)
 	return *found == c ? found : 0;
 }
 
-/* Where the last byte `c` lies in the aligned block at `q`, which has one. */
+/* The place of the last byte `c` in the aligned block at `q`, which has one. */
 INLINE size_t L(last_in_block)(const byte *q, L(lane) needle)
 {
 	const byte *half = q + 2 * LANE;
@@ -209,7 +209,7 @@ INLINE size_t L(last_in_block)(const byte *q, L(lane) needle)
 	return last_of_two(a, b, LANE);
 }
 
-/* The byte at `at` of the `size` bytes before `end`, unless it lies before the last `n` of them. */
+/* The byte at `at` of the `size` bytes before `end`, unless it is before the last `n` of them. */
 INLINE const byte *L(among_last)(const byte *end, size_t size, size_t at, size_t n)
 {
 	return at + n >= size ? end - size + at : 0;

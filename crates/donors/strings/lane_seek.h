@@ -20,7 +20,7 @@ INLINE bool L(fits_nowhere)(const byte *h, size_t last, L(lane) first_byte, L(la
 	return L(bits)(L(either)(L(either)(a, b), L(either)(c, d))) == 0;
 }
 
-/* A function of its own, as it is seldom called: first and last byte together are rare. */
+/* A separate function, since calls are rare: first and last byte together are. */
 __attribute__((noinline)) static bool L(same_between)(const byte *h, const byte *needle, size_t m)
 {
 	return m <= 2 || L(compare_roughly)(h + 1, needle + 1, m - 2) == 0;
@@ -45,8 +45,8 @@ INLINE const byte *L(seek_few)(const byte *h, size_t n, const byte *needle, size
 	return 0;
 }
 
-/* The first place of the needle, of `m` bytes, at least two, in the `n` bytes at `h`, at least as many; or null. When
- * more bytes have been compared than four times those gone by, and a few thousand, goes on in another way. */
+/* The first place of the needle, of `m` bytes, at least two, in the `n` bytes at `h`, at least as many; or null.
+ * Changes the algorithm when more bytes have been compared than four times the passed ones, and a few thousand. */
 __attribute__((noinline)) static const byte *L(seek)(const byte *h, size_t n, const byte *needle, size_t m)
 {
 	const size_t places = n - m + 1;

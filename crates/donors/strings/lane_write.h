@@ -238,7 +238,7 @@ INLINE byte *L(copy_within)(byte *d, const byte *s, size_t n, byte *start, enum 
 	return how == PADDED ? L(copy_rest_padded)(d, s, n, start) : L(copy_rest_ended)(d, s, n, start);
 }
 
-/* Exactly `n` bytes are written: the string, and NULs after it as far as there is room. */
+/* Exactly `n` bytes are written: the string, and NULs in the rest. */
 ENTRY byte *L(copy_padded)(byte *d, const byte *s, size_t n)
 {
 	return L(copy_within)(d, s, n, 0, PADDED);

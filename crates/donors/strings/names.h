@@ -13,8 +13,8 @@
 	extern __typeof__(function) name __attribute__((weak, alias(#function), visibility("hidden")));
 #endif
 
-/* On aarch64, musl's memcpy and memset are Arm's own assembly, and good. They stay, as long as nobody has shown on a
- * real machine that these are better. */
+/* On aarch64, musl's memcpy and memset are Arm's own assembly, and good. They stay until a measurement on a real
+ * machine shows that these are better. */
 #if !defined(__aarch64__) || defined(STRINGS_PROOF)
 PUBLIC(memcpy, move_block)
 PUBLIC(memset, fill_block)

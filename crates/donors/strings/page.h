@@ -9,8 +9,7 @@
 /* Before a loop of few rounds that is to become straight code. */
 #define UNROLLED _Pragma("clang loop unroll(full)")
 
-/* Before a loop of few instructions over long blocks: where it lies in one line of the cache it takes two thirds of
- * the time. */
+/* Before a loop of few instructions over long blocks: within one line of the cache it takes two thirds of the time. */
 #define ALIGNED [[clang::code_align(64)]]
 
 typedef unsigned char byte;
@@ -47,7 +46,7 @@ INLINE size_t page_offset(const byte *p)
 	return (uintptr_t)p & (PAGE - 1);
 }
 
-/* How far `p` lies behind the last multiple of `size`, a power of two. */
+/* The distance of `p` from the last multiple of `size`, a power of two. */
 INLINE size_t past(const byte *p, size_t size)
 {
 	return (uintptr_t)p & (size - 1);
@@ -59,14 +58,14 @@ INLINE const byte *block_end(const byte *s, size_t n)
 	return n > UINTPTR_MAX - (uintptr_t)s ? (const byte *)UINTPTR_MAX : s + n;
 }
 
-/* What stops a search. */
+/* The byte that stops a search. */
 enum stop {
 	AT_BYTE,   /* the byte that is searched for */
 	AT_NUL,    /* the end of the string */
 	AT_EITHER, /* whichever comes first */
 };
 
-/* What is done behind a copied string. */
+/* The action behind a copied string. */
 enum finish {
 	PADDED, /* NULs fill the rest of the block */
 	ENDED,  /* one NUL ends it */

@@ -1,5 +1,5 @@
-/* What loader_test.c and merged_test.c have in common: they end with 0 and one line, or with 1 and a line that says what
- * failed. */
+/* The common part of loader_test.c and merged_test.c: they end with 0 and one line, or with 1 and a line on the
+ * failure. */
 #ifndef DYNAMIC_TEST_H
 #define DYNAMIC_TEST_H
 

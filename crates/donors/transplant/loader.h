@@ -3,7 +3,7 @@
  * libc.so gets no thread-local storage from its own loader: ldso/dynlink.c does not look at its PT_TLS. But
  * pthread_create lays out each thread's values of pthread keys by a variable, __pthread_tsd_size, in memory that is
  * zero. A graft raises that variable, and the room behind the values is the donor's. The main thread's values are a
- * static array of libc's, with no room behind it: its storage is here.
+ * static array in libc, with no room behind it: its storage is here.
  *
  * The donor is compiled with -femulated-tls: each access to a thread-local variable calls __emutls_get_address. */
 #ifndef TRANSPLANT_LOADER_H
@@ -95,8 +95,8 @@ ENTRY void *transplant_calloc(size_t count, size_t size)
 	return block ? memset(block, 0, n) : 0;
 }
 
-/* As musl's: with a malloc of the program's and no aligned_alloc of its own, free would get a block that is not its
- * own (src/malloc/mallocng/glue.h, DISABLE_ALIGNED_ALLOC). */
+/* Like musl's: in a program with its own malloc and without an aligned_alloc, free would get a foreign block
+ * (src/malloc/mallocng/glue.h, DISABLE_ALIGNED_ALLOC). */
 ENTRY void *transplant_aligned_alloc(size_t alignment, size_t n)
 {
 	STARTED();

@@ -7,7 +7,7 @@ static __thread int numbers[64];
 static __thread const char *text = "initial";
 static __thread char wide[256] __attribute__((aligned(256)));
 
-/* Returns a block of the library's with `text` in it, or null if a variable of this thread is not as it has to be. */
+/* Returns one of the library's blocks with `text` in it, or null if a variable of this thread has a wrong value. */
 char *loader_library_block(int seed)
 {
 	if (strcmp(text, "initial") || ((unsigned long)wide & 255) || (numbers[0] && numbers[0] != seed))

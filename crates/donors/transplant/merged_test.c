@@ -49,8 +49,8 @@ struct place {
 	int known;
 };
 
-/* Whether the address lies in the file that holds the donor. A program at fixed addresses that loads its donor may have
- * a stub there, which is the function's address for all libraries; `exercise` calls it. */
+/* Whether the address is in the file that holds the donor. A program at fixed addresses that loads its donor may have a
+ * stub there, which is the function's address for all libraries; `exercise` calls it. */
 static int in_donor(struct dl_phdr_info *info, size_t size, void *wanted)
 {
 	(void)size;

@@ -276,7 +276,7 @@ HIDDEN int pthread_mutex_destroy(pthread_mutex_t *mutex)
 	return 0;
 }
 
-/* The end of threads. A donor takes one key only; its destructor runs after all of the program's. */
+/* The end of threads. A donor takes one key only; its destructor runs after all the program's own destructors. */
 
 static void (*destructor)(void *);
 static __thread void *value;

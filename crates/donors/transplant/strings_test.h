@@ -174,7 +174,7 @@ static void exercise_at(uint32_t role, void *function, size_t n, size_t to, size
 	}
 }
 
-/* What a test takes, in bytes of memory. */
+/* The memory that a test takes, in bytes. */
 #define STRINGS_TEST_MEMORY (3 * ROOM)
 
 /* Tests a function with blocks of all lengths over the thresholds. `role` is its number, `memory` room for the blocks. */

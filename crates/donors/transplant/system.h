@@ -1,4 +1,4 @@
-/* System calls, and the program's errno. The blob calls no function of the program's. */
+/* System calls, and the program's errno. The blob calls none of the program's functions. */
 #ifndef TRANSPLANT_SYSTEM_H
 #define TRANSPLANT_SYSTEM_H
 

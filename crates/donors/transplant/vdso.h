@@ -46,7 +46,7 @@ static inline uint32_t vdso_symbols(const uint32_t *hash, const uint32_t *gnu)
 	return last + 1;
 }
 
-/* Returns the function in the shared object at `image` (AT_SYSINFO_EHDR); NULL if there is none. The kernel's object is
+/* Returns the function in the shared object at `image` (AT_SYSINFO_EHDR); NULL if it is missing. The kernel's object is
  * trusted to be well formed. */
 static inline vdso_clock_function *vdso_find(uintptr_t image)
 {

@@ -71,7 +71,7 @@ GRAFT_DEFINE(_msize, size_t, void *block)
 	return donor_usable_size(block);
 }
 
-/* Resizes a block where it is. Returns null if that cannot be done; then the block stays as it is. */
+/* Resizes a block in place. Returns null if that is impossible; then the block is unchanged. */
 GRAFT_DEFINE(_expand, void *, void *block, size_t size)
 {
 	if (!block) {
@@ -81,8 +81,8 @@ GRAFT_DEFINE(_expand, void *, void *block, size_t size)
 	return size <= donor_usable_size(block) ? block : graft_or_no_memory(0);
 }
 
-/* What is in a block behind the size that was asked for is zero as long as it comes from calloc() and _recalloc(), so
- * that what it grows by is zero. */
+/* The bytes of a block behind its requested size are zero if it comes from calloc() or _recalloc(), so that a grown
+ * block continues with zeros. */
 static void *graft_recalloc(void *block, size_t count, size_t size, size_t alignment, size_t offset)
 {
 	size_t total, before = block ? donor_usable_size(block) : 0;

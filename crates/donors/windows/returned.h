@@ -1,6 +1,6 @@
 /* The other functions of Windows' C library that return a block which the program frees. The C library's own function
- * is called, in its DLL; its block is copied to one of the donor's, and given back to it. So no block crosses heaps, and
- * what is returned is what the C library returns. */
+ * is called, in its DLL; its block is copied to one of the donor's blocks, and freed by the C library. So no block
+ * crosses heaps, and the content is the C library's. */
 #ifndef GRAFT_WINDOWS_RETURNED_H
 #define GRAFT_WINDOWS_RETURNED_H
 
@@ -9,7 +9,7 @@
 
 #include "family.h"
 
-/* Returns a function of the C library; null if it has none of that name, or is no DLL. */
+/* Returns a function of the C library; null if it has no function of that name, or is not a DLL. */
 static FARPROC graft_in_library(const char *name)
 {
 	const DWORD flags = GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS | GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT;

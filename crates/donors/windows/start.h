@@ -1,7 +1,7 @@
 /* The note, the options block and the variable ALLOGRAFT_VERBOSE in a donor for Windows.
  *
  * Names of sections have eight bytes in an image. The note has a section of its own, of the same layout as on Linux
- * (docs/note.md); the options lie in .rdata, and are found by their magic (docs/options-block.md). */
+ * (docs/note.md); the options are in .rdata, and are found by their magic (docs/options-block.md). */
 #ifndef GRAFT_WINDOWS_START_H
 #define GRAFT_WINDOWS_START_H
 

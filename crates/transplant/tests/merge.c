@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 static int number = 7;
-/* Exported where the linker is told so: a library may refer to it by name. */
+/* Exported if the linker is asked to: a library may refer to it by name. */
 __thread int *own = &number;
 static __thread char aligned[64] __attribute__((aligned(64))) = "hello";
 static __thread int zero;

@@ -1,5 +1,5 @@
-/* The library of merge.c: whether a thread-local variable of the program is its own, whether it has the same `free`, and
- * that a block of the program's is freed here. */
+/* The library of merge.c: whether a thread-local variable of the program is its own, whether it has the same `free`,
+ * and frees one of the program's blocks. */
 #include <stdlib.h>
 
 extern __thread int *own __attribute__((weak));

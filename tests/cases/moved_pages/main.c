@@ -101,7 +101,7 @@ static void grow_of_others(void) {
 	}
 }
 
-// Blocks that were moved leave mappings of their own, and larger blocks that lie on several of them grow, too.
+// Blocks that were moved leave mappings of their own, and larger blocks on several of them grow, too.
 static void grow_on_moved(void) {
 	enum { COUNT = 64 };
 	static struct vector small[COUNT], large[COUNT / 8];

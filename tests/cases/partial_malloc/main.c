@@ -39,7 +39,7 @@ int main(void) {
 	char *text = strdup("text"), *line = 0;
 	if (!is_ours(cleared) || !is_ours(array) || !is_ours(text)) return 1;
 	if (asprintf(&line, "%s", text) != 4 || !is_ours(line)) return 2;
-	// The program's free cannot free an aligned block of the donor's, so there must be none.
+	// The program's free cannot free one of the donor's aligned blocks, so aligned_alloc must fail.
 	errno = 0;
 	if (aligned_alloc(64, 64) || errno != ENOMEM || memalign(64, 64) || valloc(1)) return 3;
 	void *aligned = &aligned;

@@ -4,7 +4,7 @@
 static unsigned char *volatile block;
 
 /* The header is 16 bytes in front of the block. Its third byte belongs to the size, and its last two are the checksum,
- * which stays as it was. */
+ * which stays unchanged. */
 int main(void) {
 	block = malloc(48);
 	block[-14] ^= 1;

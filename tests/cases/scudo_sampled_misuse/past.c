@@ -1,7 +1,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Half of the blocks lie at the end of their page, by chance. */
+/* Half of the blocks are at the end of their page, by chance. */
 int main(void) {
 	if (write(1, "ok\n", 3) != 3) return 1;
 	for (int i = 0; i < 200; i++) {

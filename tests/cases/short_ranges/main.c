@@ -16,7 +16,7 @@ int malloc_trim(size_t);
 
 int main(void) {
 	static char *blocks[COUNT];
-	// A larger page lies in more than one block.
+	// A larger page covers more than one block.
 	if (sysconf(_SC_PAGESIZE) != 4096) return puts("ok"), 0;
 	size_t before = resident();
 	for (int i = 0; i < COUNT; i++) blocks[i] = filled(SIZE);

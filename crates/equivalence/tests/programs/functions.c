@@ -1,5 +1,5 @@
-/* String functions in the ways in which libraries write them: by bytes, by words, by jumps to one another. All of them are to be
- * proven, whatever a compiler makes of them. */
+/* String functions in the ways in which libraries write them: by bytes, by words, by jumps to each other. All of them
+ * have to be proven, whatever code a compiler generates. */
 #include <stddef.h>
 #include <stdint.h>
 

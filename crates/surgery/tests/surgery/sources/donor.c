@@ -11,7 +11,7 @@ static _Alignas(4096) char room[4 << 20];
 size_t counter;
 int secret(int x) { return x + 1; }
 
-/* The size stands in front of a block. */
+/* The size is in front of a block. */
 void *helper(size_t alignment, size_t n)
 {
 	uintptr_t at = ((uintptr_t)room + counter + sizeof(size_t) + alignment - 1) & -alignment;
