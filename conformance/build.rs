@@ -152,7 +152,7 @@ fn pack(zig: &Zig, arch: Arch, programs: &[Program], out: &Path, embedded: &Path
     let folder = out.join(arch.name());
     for program in programs {
         let object = fs::read(folder.join(format!("{}.o", program.name)))?;
-        fs::write(embedded.join(object_name(program, arch)), Compressed::of(&object, None)?)?;
+        fs::write(embedded.join(object_name(program, arch)), Compressed::compress(&object, None)?)?;
     }
     let library = folder.join("runtime.a");
     if library.exists() {

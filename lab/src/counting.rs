@@ -49,7 +49,7 @@ pub(crate) fn bench() -> Result<()> {
         let bare = workshop.link(&format!("{}-without", donor.name), Some((&without, &arguments)), &[PROGRAM])?;
         let (more, least) = (instructions(&with[0])?, instructions(&bare[0])?);
         let ratios = ratios(&with[0], &bare[0])?;
-        let Spread { median, min: low, max: high, .. } = Spread::of(&ratios).context("no rounds")?;
+        let Spread { median, min: low, max: high, .. } = Spread::new(&ratios).context("no rounds")?;
         let name = &donor.name;
         println!("| `{name}` | {least:.1} | {:.1} | {median:.3} ({low:.3} to {high:.3}) |", more - least);
     }

@@ -54,7 +54,7 @@ fn graft(allograft: &Path, arch: Arch, folder: &Path) -> Result<()> {
     let rounds = session.arms[0].runs.len();
     println!("graft of Debian's libc.a for {} ({bytes} bytes), {rounds} runs beside as many of `true`:", arch.name());
     for (name, runs) in names.into_iter().zip(&session.arms) {
-        if let Some(spread) = Spread::of(&sessions::seconds(runs)) {
+        if let Some(spread) = Spread::new(&sessions::seconds(runs)) {
             let goal = if name == names[1] { format!("   goal {GOAL_MS} ms") } else { String::new() };
             let (median, low, high) = (spread.median * 1e3, spread.min * 1e3, spread.max * 1e3);
             println!("  {name:<16} median {median:>7.2} ms   min {low:>7.2}   max {high:>7.2}{goal}");

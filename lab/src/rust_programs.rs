@@ -257,7 +257,7 @@ impl Bench {
             eprintln!("bench: measuring {} ...", case.title());
             let watch = Watch::start();
             let session = sessions::compare(case, &plan, &mut Processes::default())?;
-            let result = CaseResult::of(case, &session, &plan, watch.finish());
+            let result = CaseResult::new(case, &session, &plan, watch.finish());
             measured.push(result);
             sessions.push(session);
         }

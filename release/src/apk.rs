@@ -9,16 +9,16 @@ use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 
 use crate::payload::{File, Payload};
-use crate::tarball::{self, Form};
+use crate::tarball::{self, Options};
 use crate::{LICENSE, MAINTAINER, SUMMARY, gzip, system};
 
 /// Returns `allograft-VERSION-r0.ARCH.apk`.
 pub(crate) fn pack(payload: &Payload) -> Result<File> {
     let mut files = system::files(payload, "share/zsh/site-functions")?;
     for text in &payload.licenses {
-        files.push(text.at(format!("usr/share/licenses/allograft/{}", text.path)));
+        files.push(text.with_path(format!("usr/share/licenses/allograft/{}", text.path)));
     }
-    let form = Form { folders: true, checksums: true, ..Form::default() };
+    let form = Options { folders: true, checksums: true, ..Options::default() };
     let data = gzip::compress(&tarball::pack(&files, payload.time, form)?)?;
     let Payload { version, arch, time, .. } = payload;
     let (size, datahash) = (system::size(&files), HEXLOWER.encode(&Sha256::digest(&data)));
@@ -27,7 +27,7 @@ pub(crate) fn pack(payload: &Payload) -> Result<File> {
          packager = {MAINTAINER}\nsize = {size}\narch = {arch}\norigin = allograft\nmaintainer = {MAINTAINER}\n\
          license = {LICENSE}\ndatahash = {datahash}\n"
     );
-    let mut control = tarball::pack(&[File::new(".PKGINFO", information)], payload.time, Form::default())?;
+    let mut control = tarball::pack(&[File::new(".PKGINFO", information)], payload.time, Options::default())?;
     control.truncate(control.len() - tarball::END);
     Ok(File::new(format!("allograft-{version}-r0.{arch}.apk"), [gzip::compress(&control)?, data].concat()))
 }

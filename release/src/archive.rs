@@ -4,24 +4,24 @@ use anyhow::Result;
 
 use crate::gzip;
 use crate::payload::{File, Payload};
-use crate::tarball::{self, Form};
+use crate::tarball::{self, Options};
 
 /// Returns `allograft-VERSION-TARGET.tar.gz`, with everything in one folder.
 pub(crate) fn pack(payload: &Payload) -> Result<File> {
     let name = format!("allograft-{}-{}", payload.version, payload.target());
     let Payload { programs, manuals, bash, zsh, fish, licenses, readme, changelog, .. } = payload;
     let mut files: Vec<File> = programs.iter().chain(licenses).chain([readme, changelog]).cloned().collect();
-    files.extend(manuals.iter().map(|page| page.at(format!("man/{}", page.path))));
-    files.extend([bash.at("completions/allograft.bash"), zsh.at("completions/_allograft")]);
-    files.push(fish.at("completions/allograft.fish"));
-    files.extend(payload.cmake.iter().map(|file| file.at(format!("share/cmake/allograft/{}", file.path))));
+    files.extend(manuals.iter().map(|page| page.with_path(format!("man/{}", page.path))));
+    files.extend([bash.with_path("completions/allograft.bash"), zsh.with_path("completions/_allograft")]);
+    files.push(fish.with_path("completions/allograft.fish"));
+    files.extend(payload.cmake.iter().map(|file| file.with_path(format!("share/cmake/allograft/{}", file.path))));
     for (name, integration) in [("meson", &payload.meson), ("bazel", &payload.bazel)] {
-        files.extend(integration.iter().map(|file| file.at(format!("share/allograft/{name}/{}", file.path))));
+        files.extend(integration.iter().map(|file| file.with_path(format!("share/allograft/{name}/{}", file.path))));
     }
     for file in &mut files {
         file.path.insert_str(0, &format!("{name}/"));
     }
-    let form = Form { folders: true, ..Form::default() };
+    let form = Options { folders: true, ..Options::default() };
     Ok(File::new(format!("{name}.tar.gz"), gzip::compress(&tarball::pack(&files, payload.time, form)?)?))
 }
 

@@ -64,11 +64,11 @@ pub enum Registry {
 /// # Errors
 /// When cargo cannot list the packages, or a donor's sources are not among them.
 pub fn components(checkout: &Path) -> Result<Vec<Component>> {
-    let metadata = Metadata::of(checkout, &[])?;
+    let metadata = Metadata::read(checkout, &[])?;
     let packages = packages(checkout, &metadata)?;
     let mut components = donors(checkout, &packages)?;
     // All architectures link these libraries. Donors' sources are dependencies on no platform.
-    let native = Metadata::of(checkout, &["--filter-platform", "x86_64-unknown-linux-musl"])?;
+    let native = Metadata::read(checkout, &["--filter-platform", "x86_64-unknown-linux-musl"])?;
     let linked = linked(&native)?;
     for package in metadata.packages.iter().filter(|package| linked.contains(package.id.as_str())) {
         // Our own crates are part of the program.
@@ -139,7 +139,7 @@ impl Listed {
 }
 
 impl Metadata {
-    fn of(checkout: &Path, more: &[&str]) -> Result<Metadata> {
+    fn read(checkout: &Path, more: &[&str]) -> Result<Metadata> {
         let mut cargo = Command::new("cargo");
         cargo.args(["metadata", "--format-version", "1", "--locked", "--offline", "--manifest-path"]);
         let text = printed(cargo.arg(checkout.join("Cargo.toml")).args(more))?;

@@ -6,10 +6,10 @@ use format::Arch;
 use md5::{Digest, Md5};
 
 use crate::payload::{File, Payload};
-use crate::tarball::{self, Form};
+use crate::tarball::{self, Options};
 use crate::{DESCRIPTION, MAINTAINER, SUMMARY, gzip, system};
 
-const FORM: Form = Form { prefix: "./", folders: true, checksums: false };
+const FORM: Options = Options { prefix: "./", folders: true, checksums: false };
 
 /// Returns `allograft_VERSION_ARCH.deb`.
 pub(crate) fn pack(payload: &Payload) -> Result<File> {

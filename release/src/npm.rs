@@ -6,7 +6,7 @@ use format::Arch;
 use serde_json::{Map, Value, json};
 
 use crate::payload::{File, Payload};
-use crate::tarball::{self, Form};
+use crate::tarball::{self, Options};
 use crate::{LICENSE, SUMMARY, gzip};
 
 const LAUNCHER: &str = include_str!("../npm/launcher.js");
@@ -48,7 +48,7 @@ pub(crate) fn launcher(payloads: &[Payload]) -> Result<File> {
 /// When npm does not know the architecture.
 pub(crate) fn programs(payload: &Payload) -> Result<File> {
     let mut files = payload.licenses.clone();
-    files.extend(payload.programs.iter().map(|program| program.at(format!("bin/{}", program.path))));
+    files.extend(payload.programs.iter().map(|program| program.with_path(format!("bin/{}", program.path))));
     let manifest = json!({
         "name": package(payload.arch)?,
         "version": payload.version,
@@ -79,7 +79,7 @@ fn cpu(arch: Arch) -> Result<&'static str> {
 /// Returns a package with `manifest` as its package.json. All files are below `package/`, which npm requires.
 fn pack(payload: &Payload, mut files: Vec<File>, manifest: &Value) -> Result<File> {
     files.push(File::new("package.json", serde_json::to_string_pretty(manifest)? + "\n"));
-    let form = Form { prefix: "package/", ..Form::default() };
+    let form = Options { prefix: "package/", ..Options::default() };
     let archive = tarball::pack(&files, payload.time, form)?;
     let name = manifest["name"].as_str().context("a package without a name")?;
     Ok(File::new(format!("{name}-{}.tgz", payload.version), gzip::compress(&archive)?))

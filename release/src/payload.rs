@@ -28,7 +28,7 @@ impl File {
     }
 
     /// Returns a copy of the file at a different path.
-    pub(crate) fn at(&self, path: impl Into<String>) -> File {
+    pub(crate) fn with_path(&self, path: impl Into<String>) -> File {
         File { path: path.into(), ..self.clone() }
     }
 }

@@ -8,7 +8,7 @@ use crate::tarball;
 
 /// Returns the files that are the same in every system's package. `zsh`: the system's folder of completions for zsh.
 pub(crate) fn files(payload: &Payload, zsh: &str) -> Result<Vec<File>> {
-    let at = |folder: &str, file: &File| file.at(format!("usr/{folder}/{}", file.path));
+    let at = |folder: &str, file: &File| file.with_path(format!("usr/{folder}/{}", file.path));
     let mut files: Vec<File> = payload.programs.iter().map(|program| at("bin", program)).collect();
     for page in &payload.manuals {
         files.push(File::new(format!("usr/share/man/man1/{}.gz", page.path), gzip::compress(&page.bytes)?));

@@ -11,7 +11,7 @@ use crate::payload::File;
 
 /// The form of an archive.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Form {
+pub(crate) struct Options {
     /// The prefix of each path, such as `./`.
     pub(crate) prefix: &'static str,
     /// Whether folders have entries of their own.
@@ -27,7 +27,7 @@ pub(crate) const END: usize = 1024;
 ///
 /// # Errors
 /// When two files have one path, or a path is too long.
-pub(crate) fn pack(files: &[File], time: u64, form: Form) -> Result<Vec<u8>> {
+pub(crate) fn pack(files: &[File], time: u64, form: Options) -> Result<Vec<u8>> {
     let mut sorted: Vec<&File> = files.iter().collect();
     sorted.sort_by(|one, other| one.path.cmp(&other.path));
     if let Some(pair) = sorted.windows(2).find(|pair| pair[0].path == pair[1].path) {

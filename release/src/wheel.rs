@@ -18,14 +18,14 @@ pub(crate) fn pack(payload: &Payload) -> Result<File> {
     let platforms = [format!("manylinux2014_{arch}"), format!("musllinux_1_1_{arch}")];
     let (data, information) = (format!("allograft-{version}.data"), format!("allograft-{version}.dist-info"));
     let mut files: Vec<File> =
-        payload.programs.iter().map(|program| program.at(format!("{data}/scripts/{}", program.path))).collect();
-    let shared = |folder: &str, file: &File| file.at(format!("{data}/data/share/{folder}/{}", file.path));
+        payload.programs.iter().map(|program| program.with_path(format!("{data}/scripts/{}", program.path))).collect();
+    let shared = |folder: &str, file: &File| file.with_path(format!("{data}/data/share/{folder}/{}", file.path));
     files.extend(payload.cmake.iter().map(|file| shared("cmake/allograft", file)));
     files.extend(payload.meson.iter().map(|file| shared("allograft/meson", file)));
     files.extend(payload.bazel.iter().map(|file| shared("allograft/bazel", file)));
     let about = |name: &str, text: String| File::new(format!("{information}/{name}"), text);
     for text in &payload.licenses {
-        files.push(text.at(format!("{information}/licenses/{}", text.path)));
+        files.push(text.with_path(format!("{information}/licenses/{}", text.path)));
     }
     files.push(about("METADATA", metadata(payload)));
     let tags: String = platforms.iter().map(|platform| format!("Tag: py3-none-{platform}\n")).collect();

@@ -64,7 +64,7 @@ impl Host {
 }
 
 /// Files that are made once for each key, with the key's number. Other threads that want the same file wait.
-type Made<K> = Mutex<HashMap<K, Arc<(usize, OnceLock<PathBuf>)>>>;
+type FileCache<K> = Mutex<HashMap<K, Arc<(usize, OnceLock<PathBuf>)>>>;
 
 /// The key of a grafted archive.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -121,8 +121,8 @@ impl Donors {
 #[derive(Debug)]
 pub struct Bench {
     lab: Lab,
-    grafts: Made<Graft>,
-    objects: Made<Vec<OsString>>,
+    grafts: FileCache<Graft>,
+    objects: FileCache<Vec<OsString>>,
 }
 
 impl Default for Bench {
@@ -214,7 +214,7 @@ impl Bench {
     }
 }
 
-fn once<K: std::hash::Hash + Eq>(made: &Made<K>, key: K, make: impl FnOnce(usize) -> PathBuf) -> PathBuf {
+fn once<K: std::hash::Hash + Eq>(made: &FileCache<K>, key: K, make: impl FnOnce(usize) -> PathBuf) -> PathBuf {
     let entry = {
         let mut made = made.lock().expect("nobody panicked with the lock");
         let number = made.len();
@@ -258,7 +258,7 @@ mod tests {
     fn every_key_has_a_number_of_its_own() {
         const KEYS: usize = 64;
         for _ in 0..50 {
-            let made: Made<usize> = Mutex::default();
+            let made: FileCache<usize> = Mutex::default();
             let start = Barrier::new(4);
             let numbers = Mutex::new(HashSet::new());
             std::thread::scope(|scope| {

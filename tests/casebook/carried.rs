@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use casebook::bench::{Bench, Donors, Host};
-use casebook::link::{Linker, Mode, Way};
+use casebook::link::{LinkSetup, Linker, Mode};
 use fixtures::Arch;
 use fixtures::trials::in_group;
 use libtest_mimic::{Failed, Trial};
@@ -32,7 +32,7 @@ pub(crate) fn trials(bench: &Arc<Bench>) -> Vec<Trial> {
                         continue;
                     }
                     let bench = Arc::clone(bench);
-                    let way = move |mode| Way { host, linker, mode };
+                    let way = move |mode| LinkSetup { host, linker, mode };
                     let name = format!("carried/{}/{}{level}", donors.name(), way(Mode::Static).name());
                     let slow = !(level == "-O2" && linker == Linker::Lld && host == Host::Debian(Arch::X86_64));
                     let test = move || {
@@ -52,7 +52,7 @@ pub(crate) fn trials(bench: &Arc<Bench>) -> Vec<Trial> {
     trials
 }
 
-fn check(bench: &Bench, donors: Donors, way: Way, level: &str) -> Result<(), String> {
+fn check(bench: &Bench, donors: Donors, way: LinkSetup, level: &str) -> Result<(), String> {
     let libc = bench.libc(way.host, donors, &[]);
     let expected = donors.malloc.unwrap_or("mallocng");
     let arguments: Vec<OsString> = [level, "-fPIE", "-ffunction-sections", "-fno-sanitize=all", "-fno-builtin", "-w"]

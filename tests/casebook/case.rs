@@ -10,7 +10,7 @@ use std::process::ExitStatus;
 use serde::Deserialize;
 
 use crate::bench::{Bench, Donors, package};
-use crate::link::Way;
+use crate::link::LinkSetup;
 
 /// The contents of `case.toml`.
 #[derive(Debug, Clone, Deserialize)]
@@ -119,7 +119,7 @@ impl Case {
     ///
     /// # Errors
     /// A description of the fault.
-    pub fn check(&self, bench: &Bench, donors: Donors, way: Way) -> Result<(), String> {
+    pub fn check(&self, bench: &Bench, donors: Donors, way: LinkSetup) -> Result<(), String> {
         let settings: Vec<(String, i64)> = self.settings.clone().into_iter().collect();
         let libc = bench.libc(way.host, donors, &settings);
         for (number, order) in self.orders.iter().enumerate() {
@@ -141,7 +141,7 @@ impl Case {
         Ok(())
     }
 
-    fn object(&self, bench: &Bench, way: Way, source: &str) -> PathBuf {
+    fn object(&self, bench: &Bench, way: LinkSetup, source: &str) -> PathBuf {
         let mut arguments: Vec<OsString> = [
             "-O2",
             "-fPIE",
@@ -189,7 +189,7 @@ impl Case {
         self.signal.map_or(status.success(), |signal| status.signal() == Some(signal as i32))
     }
 
-    fn check_run(&self, way: Way, program: &Path, grafted: bool) -> Result<(), String> {
+    fn check_run(&self, way: LinkSetup, program: &Path, grafted: bool) -> Result<(), String> {
         let environment: Vec<(String, String)> = self.environment.clone().into_iter().collect();
         let output = way.run(program, &environment)?;
         let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use casebook::bench::{Bench, Donors, Host};
 use casebook::case::Case;
-use casebook::link::{Linker, Mode, Way};
+use casebook::link::{LinkSetup, Linker, Mode};
 use fixtures::Arch;
 use fixtures::trials::in_group;
 use libtest_mimic::{Failed, Trial};
@@ -30,7 +30,7 @@ pub(crate) fn trials(bench: &Arc<Bench>) -> Vec<Trial> {
         // A claim about a graft must hold for stock musl as well, unless the case says otherwise. If not, the case
         // demands too much.
         if case.settings.is_empty() && !case.more_than_stock {
-            let way = Way { host: Host::Debian(Arch::X86_64), linker: Linker::Lld, mode: Mode::Static };
+            let way = LinkSetup { host: Host::Debian(Arch::X86_64), linker: Linker::Lld, mode: Mode::Static };
             trials.push(in_group(trial(bench, &case, Donors::STOCK, way), case.cxx.then_some("zig-musl")));
         }
     }
@@ -39,8 +39,8 @@ pub(crate) fn trials(bench: &Arc<Bench>) -> Vec<Trial> {
 
 /// Whether the default tier has this run: the default donor in every way, and the others in one, since no case is about
 /// a difference between donors that depends on the linker or the kind of program.
-fn is_fast(donors: Donors, way: Way) -> bool {
-    let first = Way { host: Host::Debian(Arch::X86_64), linker: Linker::Gnu, mode: Mode::Static };
+fn is_fast(donors: Donors, way: LinkSetup) -> bool {
+    let first = LinkSetup { host: Host::Debian(Arch::X86_64), linker: Linker::Gnu, mode: Mode::Static };
     way == first || donors.malloc == Some(donors::DEFAULTS[0])
 }
 
@@ -68,9 +68,9 @@ fn is_about(case: &Case, donor: &donors::Donor) -> bool {
 
 /// Returns the ways to link. GNU ld links for this machine only, lld for every architecture. Each difference is covered
 /// once, not in all combinations.
-fn ways() -> Vec<Way> {
+fn ways() -> Vec<LinkSetup> {
     let native = Host::Debian(Arch::X86_64);
-    let way = |host, linker, mode| Way { host, linker, mode };
+    let way = |host, linker, mode| LinkSetup { host, linker, mode };
     vec![
         way(native, Linker::Gnu, Mode::Static),
         way(native, Linker::Gnu, Mode::StaticPie),
@@ -89,7 +89,7 @@ fn ways() -> Vec<Way> {
     ]
 }
 
-fn trial(bench: &Arc<Bench>, case: &Case, donors: Donors, way: Way) -> Trial {
+fn trial(bench: &Arc<Bench>, case: &Case, donors: Donors, way: LinkSetup) -> Trial {
     let (bench, case) = (Arc::clone(bench), case.clone());
     let name = format!("cases/{}/{}/{}", case.name(), donors.name(), way.name());
     Trial::test(name, move || {

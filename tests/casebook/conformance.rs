@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use casebook::bench::{Bench, Donors, Host};
-use casebook::link::{Linker, Mode, Way};
+use casebook::link::{LinkSetup, Linker, Mode};
 use casebook::record::{self, Cell, Length, Run};
 use conformance::Program;
 use fixtures::Arch;
@@ -46,10 +46,10 @@ pub(crate) fn trials(bench: &Arc<Bench>) -> (Vec<Trial>, Vec<Cell>) {
     let mut cells = Vec::new();
     for program in conformance::programs() {
         for donor in donors::all() {
-            let plain = Way { host: NATIVE, linker: Linker::Gnu, mode: Mode::Static };
+            let plain = LinkSetup { host: NATIVE, linker: Linker::Gnu, mode: Mode::Static };
             let short = Cell::new(program, donor.name, plain, Length::Percent(SHORT));
             trials.push(trial(bench, program, plain, short, false));
-            let mut due: Vec<(Way, Cell)> = matrix(donor)
+            let mut due: Vec<(LinkSetup, Cell)> = matrix(donor)
                 .into_iter()
                 .map(|(way, length)| (way, Cell::new(program, donor.name, way, length)))
                 .collect();
@@ -70,16 +70,19 @@ pub(crate) fn trials(bench: &Arc<Bench>) -> (Vec<Trial>, Vec<Cell>) {
 }
 
 /// Returns the slow tier's ways for a donor, and the part of the work that is done in each.
-fn matrix(donor: &donors::Donor) -> Vec<(Way, Length)> {
+fn matrix(donor: &donors::Donor) -> Vec<(LinkSetup, Length)> {
     let modes = [Mode::Static, Mode::StaticPie];
     let mut ways = Vec::new();
     for linker in [Linker::Gnu, Linker::Lld] {
         for mode in modes {
             let percent = if linker == Linker::Gnu && mode == Mode::Static { WHOLE } else { PART };
-            ways.push((Way { host: NATIVE, linker, mode }, Length::Percent(percent)));
+            ways.push((LinkSetup { host: NATIVE, linker, mode }, Length::Percent(percent)));
         }
     }
-    ways.push((Way { host: Host::Zig(Arch::X86_64), linker: Linker::Lld, mode: Mode::Static }, Length::Percent(PART)));
+    ways.push((
+        LinkSetup { host: Host::Zig(Arch::X86_64), linker: Linker::Lld, mode: Mode::Static },
+        Length::Percent(PART),
+    ));
     for (host, mode) in [
         (Host::Debian(Arch::Aarch64), Mode::Static),
         (Host::Debian(Arch::Aarch64), Mode::StaticPie),
@@ -89,7 +92,7 @@ fn matrix(donor: &donors::Donor) -> Vec<(Way, Length)> {
         (Host::Debian(Arch::Arm), Mode::Static),
         (Host::Debian(Arch::Arm), Mode::StaticPie),
     ] {
-        ways.push((Way { host, linker: Linker::Lld, mode }, Length::Percent(EMULATED)));
+        ways.push((LinkSetup { host, linker: Linker::Lld, mode }, Length::Percent(EMULATED)));
     }
     ways.retain(|(way, _)| Donors::both(donor.name).exist_for(way.host.arch()));
     ways
@@ -97,8 +100,8 @@ fn matrix(donor: &donors::Donor) -> Vec<(Way, Length)> {
 
 /// Returns cells for pages larger than 4 KiB, which the kernels of some aarch64 systems have. An emulator imitates
 /// them.
-fn large_pages(program: &'static Program, donor: &donors::Donor) -> Vec<(Way, Cell)> {
-    let way = Way { host: Host::Debian(Arch::Aarch64), linker: Linker::Lld, mode: Mode::Static };
+fn large_pages(program: &'static Program, donor: &donors::Donor) -> Vec<(LinkSetup, Cell)> {
+    let way = LinkSetup { host: Host::Debian(Arch::Aarch64), linker: Linker::Lld, mode: Mode::Static };
     if fixtures::runs_here(Arch::Aarch64) || !Donors::both(donor.name).exist_for(Arch::Aarch64) {
         return Vec::new();
     }
@@ -109,7 +112,7 @@ fn large_pages(program: &'static Program, donor: &donors::Donor) -> Vec<(Way, Ce
 /// Returns cells with the least address space that kernels give to programs: 38 bits on riscv64 with Sv39
 /// (Documentation/arch/riscv/vm-layout.rst), 39 bits on aarch64 (Documentation/arch/arm64/memory.rst). An emulator
 /// imitates them.
-fn few_addresses(program: &'static Program, donor: &donors::Donor) -> Vec<(Way, Cell)> {
+fn few_addresses(program: &'static Program, donor: &donors::Donor) -> Vec<(LinkSetup, Cell)> {
     let ways = [(Host::Zig(Arch::Riscv64), 38), (Host::Debian(Arch::Aarch64), 39)];
     let is_due = |host: Host| {
         let exists = Donors::both(donor.name).exist_for(host.arch()) && !fixtures::runs_here(host.arch());
@@ -118,7 +121,7 @@ fn few_addresses(program: &'static Program, donor: &donors::Donor) -> Vec<(Way, 
         exists && is_bound && SPACIOUS.contains(&program.name)
     };
     let cell = |(host, bits): (Host, u32)| {
-        let way = Way { host, linker: Linker::Lld, mode: Mode::Static };
+        let way = LinkSetup { host, linker: Linker::Lld, mode: Mode::Static };
         (way, Cell::new(program, donor.name, way, Length::Percent(EMULATED)).with_address_bits(bits))
     };
     ways.into_iter().filter(|(host, _)| is_due(*host)).map(cell).collect()
@@ -127,14 +130,14 @@ fn few_addresses(program: &'static Program, donor: &donors::Donor) -> Vec<(Way, 
 /// Returns a cell with tens of thousands of threads on riscv64. rpmalloc has no instruction there for the number of a
 /// thread, and uses the thread's heap instead. It once changed its list of free heaps without the lock when threads
 /// ended.
-fn many_threads_emulated(program: &'static Program, donor: &donors::Donor) -> Option<(Way, Cell)> {
-    let way = Way { host: Host::Zig(Arch::Riscv64), linker: Linker::Lld, mode: Mode::Static };
+fn many_threads_emulated(program: &'static Program, donor: &donors::Donor) -> Option<(LinkSetup, Cell)> {
+    let way = LinkSetup { host: Host::Zig(Arch::Riscv64), linker: Linker::Lld, mode: Mode::Static };
     let length = Length::Longer { variable: "ALLOGRAFT_THREADS", value: "50000" };
     let is_due = program.name == "short_threads" && Donors::both(donor.name).exist_for(Arch::Riscv64);
     is_due.then(|| (way, Cell::new(program, donor.name, way, length)))
 }
 
-fn trial(bench: &Arc<Bench>, program: &'static Program, way: Way, cell: Cell, slow: bool) -> Trial {
+fn trial(bench: &Arc<Bench>, program: &'static Program, way: LinkSetup, cell: Cell, slow: bool) -> Trial {
     let bench = Arc::clone(bench);
     let name = format!("conformance/{}", cell.name());
     let group = way.host.group().or(slow.then_some("minutes"));
@@ -154,7 +157,7 @@ fn trial(bench: &Arc<Bench>, program: &'static Program, way: Way, cell: Cell, sl
 
 /// Links the program with the graft, runs it, and returns its notes. A program may note what the machine prevents, such
 /// as spawning itself under an emulator.
-fn check(bench: &Bench, program: &Program, way: Way, cell: &Cell) -> Result<Vec<String>, String> {
+fn check(bench: &Bench, program: &Program, way: LinkSetup, cell: &Cell) -> Result<Vec<String>, String> {
     let arch = Arch::from_name(cell.arch).ok_or("an architecture without programs")?;
     let object = bench.file(&format!("{} {}.o", program.name, arch.name()), program.object(arch));
     let libc = bench.libc(way.host, Donors::both(cell.donor), &[]);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use casebook::bench::{Bench, Host};
 use casebook::finished::{self, Graft};
-use casebook::link::{Linker, Mode, Way};
+use casebook::link::{LinkSetup, Linker, Mode};
 use fixtures::Arch;
 use fixtures::trials::{in_group, slow};
 use libtest_mimic::{Failed, Trial};
@@ -24,9 +24,9 @@ pub(crate) fn trials(bench: &Arc<Bench>) -> Vec<Trial> {
     let debian = Host::Debian(Arch::X86_64);
     let mut ways = Vec::new();
     for linker in [Linker::Gnu, Linker::Lld] {
-        ways.extend([Mode::Static, Mode::StaticPie].map(|mode| Way { host: debian, linker, mode }));
+        ways.extend([Mode::Static, Mode::StaticPie].map(|mode| LinkSetup { host: debian, linker, mode }));
     }
-    ways.push(Way { host: Host::Zig(Arch::X86_64), linker: Linker::Lld, mode: Mode::Static });
+    ways.push(LinkSetup { host: Host::Zig(Arch::X86_64), linker: Linker::Lld, mode: Mode::Static });
     let mut trials = Vec::new();
     for program in conformance::programs() {
         for donor in donors::all().iter().filter(|donor| donor.has_blobs()) {

@@ -9,7 +9,7 @@ use fixtures::corpus::{self, Released};
 use hosts::Request;
 
 use crate::bench::{Bench, Donors};
-use crate::link::Way;
+use crate::link::LinkSetup;
 
 /// The program with a malloc of its own. Only musl itself uses musl's malloc in it, so it is refused, with and without
 /// symbols.
@@ -28,7 +28,13 @@ pub struct Graft {
 ///
 /// # Errors
 /// The linker's message.
-pub fn stock(bench: &Bench, program: &Program, way: Way, flags: &[OsString], label: &str) -> Result<PathBuf, String> {
+pub fn stock(
+    bench: &Bench,
+    program: &Program,
+    way: LinkSetup,
+    flags: &[OsString],
+    label: &str,
+) -> Result<PathBuf, String> {
     let arch = way.host.arch();
     if !matches!(arch, Arch::X86_64 | Arch::Aarch64) {
         return Err(format!("no executables are grafted for {arch}"));
@@ -60,7 +66,7 @@ pub fn request(Graft { donor, strings }: Graft) -> Request {
 pub fn check(
     program: &Program,
     with: Graft,
-    way: Way,
+    way: LinkSetup,
     stock: &Path,
     later: impl FnOnce(&Path) -> Result<(), String>,
     scale: &str,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use casebook::bench::{Bench, Host};
 use casebook::finished::{self, Graft};
-use casebook::link::{Linker, Mode, Way};
+use casebook::link::{LinkSetup, Linker, Mode};
 use conformance::Program;
 use fixtures::Arch;
 use fixtures::trials::slow;
@@ -24,7 +24,7 @@ const FAST: [&str; 5] = ["family", "threads", "thread_exit", "fork_owners", "lib
 const LEVELS: [&str; 5] = ["-O0", "-O1", "-O2", "-O3", "-Os"];
 
 pub(crate) fn trials(bench: &Arc<Bench>) -> Vec<Trial> {
-    let way = |host, mode| Way { host, linker: Linker::Lld, mode };
+    let way = |host, mode| LinkSetup { host, linker: Linker::Lld, mode };
     let debian = Host::Debian(Arch::Aarch64);
     let ways = [
         way(debian, Mode::Static),
@@ -110,6 +110,6 @@ fn check_compiled(bench: &Bench, program: &Program, level: &str, label: &str) ->
     line.extend([level.into(), folder.join("program.c").into(), "-o".into(), stock.clone().into()]);
     fixtures::zig().run(line).map_err(|error| error.to_string())?;
     let donor = donors::default_for(Arch::Aarch64);
-    let way = Way { host: Host::Zig(Arch::Aarch64), linker: Linker::Lld, mode: Mode::Static };
+    let way = LinkSetup { host: Host::Zig(Arch::Aarch64), linker: Linker::Lld, mode: Mode::Static };
     finished::check(program, Graft { donor, strings: false }, way, &stock, |_| Ok(()), PART)
 }

@@ -28,7 +28,7 @@ pub enum Mode {
 
 /// A way to link a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Way {
+pub struct LinkSetup {
     /// The libc.
     pub host: Host,
     /// The linker.
@@ -37,7 +37,7 @@ pub struct Way {
     pub mode: Mode,
 }
 
-impl Way {
+impl LinkSetup {
     /// Returns its part of a test's name.
     pub fn name(self) -> String {
         let linker = match self.linker {

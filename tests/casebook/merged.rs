@@ -59,13 +59,13 @@ const FORMS: [(Arch, bool, bool); 8] = [
 
 /// The libc and the options that a program is linked with.
 #[derive(Clone, Copy)]
-struct Form {
+struct ProgramForm {
     arch: Arch,
     musl: bool,
     position_independent: bool,
 }
 
-impl Form {
+impl ProgramForm {
     fn name(self) -> String {
         let libc = if self.musl { "musl" } else { "glibc" };
         let fixed = if self.position_independent { "" } else { "-fixed" };
@@ -95,7 +95,7 @@ impl Form {
 }
 
 /// Merges the donor into the program, and runs it. A program with its own malloc is refused.
-fn test(bench: &Bench, form: Form, program: &Program, donor: &'static Donor, scale: &str) -> Result<(), String> {
+fn test(bench: &Bench, form: ProgramForm, program: &Program, donor: &'static Donor, scale: &str) -> Result<(), String> {
     let stock = form.stock(bench, program);
     let out = bench.path(&format!("{} {} {}", program.name, form.name(), donor.name));
     // For a foreign architecture the graft may be untested, since it is run below.
@@ -117,7 +117,7 @@ fn test(bench: &Bench, form: Form, program: &Program, donor: &'static Donor, sca
 }
 
 /// Runs the stock program: it fails only if it is listed.
-fn stock(bench: &Bench, form: Form, program: &Program, scale: &str) -> Result<(), String> {
+fn stock(bench: &Bench, form: ProgramForm, program: &Program, scale: &str) -> Result<(), String> {
     // glibc's `valloc` does not call the program's `memalign`.
     let by_glibc = MENDED.contains(&program.name) || program.name == finished::OWN_MALLOC;
     let listed = FAILS.contains(&program.name) || !form.musl && by_glibc;
@@ -144,7 +144,7 @@ pub(crate) fn trials(bench: &Arc<Bench>) -> Vec<Trial> {
             if !position_independent && program.name != FIXED {
                 continue;
             }
-            let form = Form { arch, musl, position_independent };
+            let form = ProgramForm { arch, musl, position_independent };
             if form.emulates_glibc() && FAILS_EMULATED.contains(&program.name) {
                 continue;
             }

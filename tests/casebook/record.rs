@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::link::Way;
+use crate::link::LinkSetup;
 
 /// The amount of work of a program.
 #[derive(Debug, Clone, Copy)]
@@ -75,7 +75,7 @@ pub struct Run<'a> {
 
 impl Cell {
     /// Makes the cell of a program with a donor, linked one way.
-    pub fn new(program: &'static conformance::Program, donor: &'static str, way: Way, length: Length) -> Cell {
+    pub fn new(program: &'static conformance::Program, donor: &'static str, way: LinkSetup, length: Length) -> Cell {
         let arch = way.host.arch().name();
         Cell { program: program.name, about: program.about, donor, arch, way: way.name(), length, emulator: None }
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use casebook::bench::{Bench, Donors, Host};
 use casebook::dynamic::{self, Libc};
 use casebook::finished;
-use casebook::link::{Linker, Mode, Way};
+use casebook::link::{LinkSetup, Linker, Mode};
 use conformance::Program;
 use donors::Donor;
 use fixtures::trials::slow;
@@ -29,7 +29,7 @@ const STATIC: [&str; 2] = ["sandbox", finished::OWN_MALLOC];
 
 /// Links the program with the newest musl's archive, grafted, and runs it.
 fn with_musl(bench: &Bench, program: &Program, donor: &'static Donor) -> Result<(), String> {
-    let way = Way { host: Host::Newest, linker: Linker::Gnu, mode: Mode::StaticPie };
+    let way = LinkSetup { host: Host::Newest, linker: Linker::Gnu, mode: Mode::StaticPie };
     let object = bench.file(&format!("{} x86_64.o", program.name), program.object(Arch::X86_64));
     let libc = bench.libc(way.host, Donors::both(donor.name), &[]);
     let folder = bench.path(&format!("{} {} {}", Host::Newest.name(), program.name, donor.name));

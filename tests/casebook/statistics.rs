@@ -10,14 +10,14 @@ use std::process::{ChildStdin, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use casebook::bench::{Bench, Donors, Host};
-use casebook::link::{Linker, Mode, Way};
+use casebook::link::{LinkSetup, Linker, Mode};
 use fixtures::Arch;
 use fixtures::lab::Running;
 use hosts::Request;
 use libtest_mimic::Trial;
 use serde_json::Value;
 
-const WAY: Way = Way { host: Host::Debian(Arch::X86_64), linker: Linker::Lld, mode: Mode::Static };
+const WAY: LinkSetup = LinkSetup { host: Host::Debian(Arch::X86_64), linker: Linker::Lld, mode: Mode::Static };
 
 /// This does not use libtest, which swallows the notes of a test that passes.
 pub(crate) fn trials() -> Vec<Trial> {

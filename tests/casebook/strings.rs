@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use casebook::bench::{Bench, Donors, Host};
-use casebook::link::{Linker, Mode, Way};
+use casebook::link::{LinkSetup, Linker, Mode};
 use fixtures::trials::in_group;
 use fixtures::{Arch, strings};
 use libtest_mimic::{Failed, Trial};
@@ -38,7 +38,7 @@ pub(crate) fn trials(bench: &Arc<Bench>) -> Vec<Trial> {
             if subject == Subject::Paths && matches!(host, Host::Zig(_)) {
                 continue;
             }
-            let way = Way { host, linker: Linker::Lld, mode: Mode::Static };
+            let way = LinkSetup { host, linker: Linker::Lld, mode: Mode::Static };
             for (length, arguments) in [("short", SHORT), ("whole", WHOLE)] {
                 let slow = length == "whole";
                 // Emulated, it runs in full for one libc only.
@@ -56,7 +56,7 @@ pub(crate) fn trials(bench: &Arc<Bench>) -> Vec<Trial> {
     trials
 }
 
-fn prove(bench: &Bench, subject: Subject, way: Way, arguments: [&str; 2]) -> Result<(), String> {
+fn prove(bench: &Bench, subject: Subject, way: LinkSetup, arguments: [&str; 2]) -> Result<(), String> {
     let home = Path::new(env!("CARGO_MANIFEST_DIR"));
     let root = home.parent().ok_or("a manifest without a folder")?;
     let words = |words: &str| words.split_whitespace().map(OsString::from).collect::<Vec<_>>();

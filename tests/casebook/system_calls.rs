@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use casebook::bench::{Bench, Donors, Host};
-use casebook::link::{Linker, Mode, Way};
+use casebook::link::{LinkSetup, Linker, Mode};
 use fixtures::Arch;
 use libtest_mimic::Trial;
 
@@ -101,7 +101,7 @@ fn row<'t>(table: &'t str, name: &str) -> Vec<&'t str> {
 }
 
 fn link(bench: &Bench, donor: Option<&'static str>, profile: &str) -> PathBuf {
-    let way = Way { host: Host::Debian(Arch::X86_64), linker: Linker::Lld, mode: Mode::Static };
+    let way = LinkSetup { host: Host::Debian(Arch::X86_64), linker: Linker::Lld, mode: Mode::Static };
     let program = conformance::find("sandbox").expect("the program");
     let object = bench.file("sandbox.o", program.object(Arch::X86_64));
     let options = donor.and_then(donors::find).and_then(|donor| donor.profile(profile)).unwrap_or_default();

@@ -82,7 +82,7 @@ impl Times {
         *self.tests.entry((program.to_owned(), test.to_owned())).or_default() += seconds;
     }
 
-    pub(crate) fn of(&self, program: &str, test: &str) -> Option<f64> {
+    pub(crate) fn seconds_of(&self, program: &str, test: &str) -> Option<f64> {
         self.tests.get(&(program.to_owned(), test.to_owned())).copied()
     }
 
@@ -238,7 +238,7 @@ mod tests {
         let mut later = Times::default();
         later.add("a program", "two", 2.0);
         let both = Times::read(folder.path()).merged(&later);
-        assert_eq!([both.of("a program", "one"), both.of("a program", "two")], [Some(1.25), Some(2.0)]);
+        assert_eq!([both.seconds_of("a program", "one"), both.seconds_of("a program", "two")], [Some(1.25), Some(2.0)]);
         assert!(both.slowest(1).ends_with("    2.00  a program  two\n"));
     }
 }

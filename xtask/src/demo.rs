@@ -210,7 +210,7 @@ fn grouped(digits: &str) -> String {
 }
 
 fn ratio(ratios: &[f64], itself: bool) -> String {
-    match Spread::of(ratios) {
+    match Spread::new(ratios) {
         Some(_) if itself => "1".to_owned(),
         Some(spread) => format!("{:.2} ({:.2}-{:.2})", spread.median, spread.min, spread.max),
         None => "-".to_owned(),

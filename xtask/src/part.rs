@@ -41,7 +41,7 @@ impl Part {
     }
 
     /// Returns the tests of the part. Tests that the change has touched come first.
-    pub(crate) fn of(&self, mut programs: Vec<Program>) -> Vec<Program> {
+    pub(crate) fn select(&self, mut programs: Vec<Program>) -> Vec<Program> {
         for program in &mut programs {
             program.tests.retain(|test| self.has(test));
             let name = program.name.clone();

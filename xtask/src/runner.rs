@@ -113,7 +113,7 @@ pub(crate) fn run(programs: &[Program], selection: &Selection, slow: bool) -> Re
 fn jobs<'p>(programs: &'p [Program], last: &Times, tier: &str) -> Vec<Job<'p>> {
     let mut jobs = Vec::new();
     for program in programs {
-        let known = |test: &Test| last.of(&program.name, &test.name);
+        let known = |test: &Test| last.seconds_of(&program.name, &test.name);
         // The budget gives the time of a program that never ran.
         let average = budget::allowed(tier, &program.name).map_or(1.0, |all| all / program.tests.len().max(1) as f64);
         let mut job = Job { program, tests: Vec::new(), number: 0, seconds: 0.0 };

@@ -95,7 +95,7 @@ impl Selection {
     ///
     /// # Errors
     /// When cargo cannot list the packages.
-    pub(crate) fn of(arguments: &[String]) -> Result<Selection> {
+    pub(crate) fn parse(arguments: &[String]) -> Result<Selection> {
         let metadata = ["metadata", "--no-deps", "--format-version", "1", "--locked", "--offline"];
         let said = command::output(&mut command::cargo(&metadata))?;
         let metadata: Metadata = serde_json::from_str(&said).context("`cargo metadata` printed no list of packages")?;
@@ -263,13 +263,13 @@ mod tests {
         ]
     }
 
-    fn of(line: &str) -> Selection {
+    fn selected(line: &str) -> Selection {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         Selection::among(&packages(), &words)
     }
 
     fn words(line: &str) -> [String; 3] {
-        let Selection { build, room, filters, flags, .. } = of(line);
+        let Selection { build, room, filters, flags, .. } = selected(line);
         [build.join(" "), room.into_iter().chain(filters).collect::<Vec<_>>().join(" "), flags.join(" ")]
     }
 
@@ -288,34 +288,37 @@ mod tests {
         assert_eq!(words("-p hosts api"), ["-p hosts", "api", ""]);
         // A group of slow tests, and parts of their names. A program's or a room's name comes first.
         assert_eq!(
-            (words("system php"), of("system php").group),
+            (words("system php"), selected("system php").group),
             (["--workspace", "php", ""].map(Into::into), Some("system".into()))
         );
         assert_eq!(
-            (words("cli system"), of("cli system").group),
+            (words("cli system"), selected("cli system").group),
             (["--package allograft --test cli", "system", ""].map(Into::into), None)
         );
-        let system = of("system");
+        let system = selected("system");
         assert!(system.has_group(Some("system")) && !system.has_group(Some("minutes")) && !system.has_group(None));
-        assert!(of("undo").has_group(None) && !system.is_whole);
-        let mut quick = of("system");
+        assert!(selected("undo").has_group(None) && !system.is_whole);
+        let mut quick = selected("system");
         quick.without_group();
         assert_eq!((quick.group, quick.filters), (None, vec!["system".to_owned()]));
-        assert_eq!([of("").is_whole, of("hosts").is_whole, of("undo").is_whole], [true, false, false]);
+        assert_eq!(
+            [selected("").is_whole, selected("hosts").is_whole, selected("undo").is_whole],
+            [true, false, false]
+        );
     }
 
     #[test]
     fn a_test_is_in_its_room_and_has_a_part() {
-        let cases = of("cases late early -- --skip jemalloc");
+        let cases = selected("cases late early -- --skip jemalloc");
         let has = |name| cases.has(name);
         assert!(has("cases/late/snmalloc") && has("cases/early/snmalloc"));
         assert_eq!([has("merged/late/x"), has("cases/other"), has("cases/late/jemalloc")], [false; 3]);
-        assert!(of("").has("anything"));
+        assert!(selected("").has("anything"));
     }
 
     #[test]
     fn a_selection_needs_what_its_programs_need() {
-        let needs = |line: &str| of(line).needs.into_iter().collect::<Vec<_>>().join(", ");
+        let needs = |line: &str| selected(line).needs.into_iter().collect::<Vec<_>>().join(", ");
         assert_eq!(needs("hosts"), "hosts, hosts api");
         assert_eq!(needs("cli"), "allograft, allograft cli, hosts");
         assert_eq!(needs("-p hosts"), "hosts, hosts api");

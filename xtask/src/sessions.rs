@@ -78,7 +78,7 @@ pub fn compare_all(cases: &[Case], plan: &Plan) -> Result<(Vec<CaseResult>, Vec<
     for (case, session) in cases.iter().zip(&sessions) {
         whole(case, session)?;
     }
-    let results = cases.iter().zip(&sessions).map(|(case, session)| CaseResult::of(case, session, plan, disturbance));
+    let results = cases.iter().zip(&sessions).map(|(case, session)| CaseResult::new(case, session, plan, disturbance));
     Ok((results.collect(), sessions))
 }
 

@@ -17,7 +17,7 @@ const SLOWEST: usize = 5;
 
 /// The options of `test` and `test-slow`.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Asked {
+struct TestOptions {
     /// The number of slow tests to name.
     slowest: Option<usize>,
     /// Has clippy compile the workspace.
@@ -30,9 +30,9 @@ struct Asked {
     rest: Vec<String>,
 }
 
-impl Asked {
-    fn parse(arguments: &[String]) -> Result<Asked> {
-        let mut asked = Asked::default();
+impl TestOptions {
+    fn parse(arguments: &[String]) -> Result<TestOptions> {
+        let mut asked = TestOptions::default();
         let mut words = arguments.iter();
         while let Some(word) = words.next() {
             let mut number = || words.next().and_then(|text| text.parse().ok());
@@ -57,9 +57,9 @@ impl Asked {
 /// `cargo xtask test [--slowest N] [--lint] [NAME [FILTER]..]`: runs every test that is not marked `#[ignore]`, in
 /// every package, or in one package or test program. Arguments of `cargo test` are accepted too.
 pub(crate) fn fast(arguments: &[String]) -> Result<()> {
-    let asked = Asked::parse(arguments)?;
+    let asked = TestOptions::parse(arguments)?;
     ensure!(asked.part.is_none(), "`--part` is for `test-slow`");
-    let mut selection = Selection::of(&asked.rest)?;
+    let mut selection = Selection::parse(&asked.rest)?;
     selection.without_group();
     table::prepare(&selection.needs)?;
     if asked.lint {
@@ -78,8 +78,8 @@ pub(crate) fn fast(arguments: &[String]) -> Result<()> {
 /// `cargo xtask test-slow [--slowest N] [--part N] [NAME [FILTER]..]`: runs the tests marked `#[ignore]`, all or one
 /// part of ten; then prints the table of donors by situation.
 pub(crate) fn slow(arguments: &[String]) -> Result<()> {
-    let asked = Asked::parse(arguments)?;
-    let mut selection = Selection::of(&asked.rest)?;
+    let asked = TestOptions::parse(arguments)?;
+    let mut selection = Selection::parse(&asked.rest)?;
     if asked.lint {
         selection.environment = policy::clippy();
     }
@@ -87,7 +87,7 @@ pub(crate) fn slow(arguments: &[String]) -> Result<()> {
     let mut programs = built(&selection, true)?;
     if let Some(number) = asked.part {
         let part = Part::new(number)?;
-        programs = part.of(programs);
+        programs = part.select(programs);
         println!("{}", part.described(&programs));
     }
     let groups: BTreeSet<&str> = tests(&programs).filter_map(|test| test.group.as_deref()).collect();
@@ -163,7 +163,7 @@ fn step(name: &str, run: impl FnOnce() -> Result<()>) -> Result<()> {
 pub(crate) fn setup(arguments: &[String]) -> Result<()> {
     match arguments {
         [] => {
-            table::prepare(&Selection::of(&[])?.needs)?;
+            table::prepare(&Selection::parse(&[])?.needs)?;
             println!("setup: the default tests have what they need. `cargo xtask setup NAME` fetches one of:\n");
             print!("{}", table::shown());
             Ok(())
@@ -191,11 +191,11 @@ mod tests {
     #[test]
     fn what_is_asked_for_comes_before_the_tests() {
         let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-        let asked = Asked::parse(&words("--slowest 20 --lint cli bench -- --skip a")).unwrap();
+        let asked = TestOptions::parse(&words("--slowest 20 --lint cli bench -- --skip a")).unwrap();
         assert_eq!((asked.slowest, asked.lint, asked.rest), (Some(20), true, words("cli bench -- --skip a")));
-        assert_eq!(Asked::parse(&words("--part 3")).unwrap().part, Some(3));
+        assert_eq!(TestOptions::parse(&words("--part 3")).unwrap().part, Some(3));
         for wrong in ["--part 10", "--part x", "--slowest"] {
-            assert!(Asked::parse(&words(wrong)).is_err(), "{wrong}");
+            assert!(TestOptions::parse(&words(wrong)).is_err(), "{wrong}");
         }
     }
 

@@ -67,26 +67,26 @@ const COMPILE_LOADER: [&str; 2] = ["-femulated-tls", "-DGRAFT_LOADER"];
 
 /// The file that a donor's object is linked into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum Target {
     /// A static program, when it is linked or later.
     Program,
     /// The dynamic loader, which is musl's libc.so.
     Loader,
 }
 
-impl Form {
+impl Target {
     /// The part of file names that identifies the form.
     fn suffix(self) -> &'static str {
         match self {
-            Form::Program => "",
-            Form::Loader => "-loader",
+            Target::Program => "",
+            Target::Loader => "-loader",
         }
     }
 
     fn flags(self) -> &'static [&'static str] {
         match self {
-            Form::Program => &[],
-            Form::Loader => &COMPILE_LOADER,
+            Target::Program => &[],
+            Target::Loader => &COMPILE_LOADER,
         }
     }
 }
@@ -162,7 +162,7 @@ impl Foundry {
         })
     }
 
-    pub(crate) fn object_path(&self, recipe: &Recipe, arch: Arch, form: Form) -> PathBuf {
+    pub(crate) fn object_path(&self, recipe: &Recipe, arch: Arch, form: Target) -> PathBuf {
         self.out.join(format!("{}-{}{}.o", recipe.name, arch.name(), form.suffix()))
     }
 
@@ -222,7 +222,7 @@ impl Foundry {
 
     /// Compiles, links into one object, removes code that the exported symbols do not reach, and makes all other
     /// symbols local.
-    pub(crate) fn cast(&self, recipe: &Recipe, arch: Arch, form: Form) -> Result<(), FoundryError> {
+    pub(crate) fn cast(&self, recipe: &Recipe, arch: Arch, form: Target) -> Result<(), FoundryError> {
         let source = self.source(recipe)?;
         let scratch = self.out.join(format!("{}-{}{}", recipe.name, arch.name(), form.suffix()));
         fs::create_dir_all(&scratch).map_err(|source| FoundryError::File { path: scratch.clone(), source })?;
@@ -285,14 +285,14 @@ impl Foundry {
 
     /// Returns the path of the blob for the dynamic loader, or of the blob with string functions.
     pub(crate) fn loader_path(&self, recipe: &Recipe, strings: Option<&Recipe>, arch: Arch) -> PathBuf {
-        self.blob_path(recipe, strings, arch).with_extension(format!("{}.blob", &Form::Loader.suffix()[1..]))
+        self.blob_path(recipe, strings, arch).with_extension(format!("{}.blob", &Target::Loader.suffix()[1..]))
     }
 
     /// Links a donor's object, and that of string functions if given, with the parts of libc that it needs, to a blob
     /// for linked executables. The objects must have been built before.
     pub(crate) fn cast_blob(&self, recipe: &Recipe, strings: Option<&Recipe>, arch: Arch) -> Result<(), FoundryError> {
         let path = self.blob_path(recipe, strings, arch);
-        let own = self.object_path(recipe, arch, Form::Program);
+        let own = self.object_path(recipe, arch, Target::Program);
         let mut units = vec!["runtime", "selftest"];
         units.extend(strings.map(|_| "selftest_strings"));
         self.link_transplant("transplant.ld", arch, (own, strings), (&units, &[]), path)
@@ -307,8 +307,8 @@ impl Foundry {
         arch: Arch,
     ) -> Result<(), FoundryError> {
         let path = self.loader_path(recipe, strings, arch);
-        let own = self.object_path(recipe, arch, Form::Loader);
-        let define = [&["-DTRANSPLANT_LOADER"], Form::Loader.flags()].concat();
+        let own = self.object_path(recipe, arch, Target::Loader);
+        let define = [&["-DTRANSPLANT_LOADER"], Target::Loader.flags()].concat();
         self.link_transplant("loader.ld", arch, (own, strings), (&["runtime"], &define), path)
     }
 
@@ -323,7 +323,7 @@ impl Foundry {
     ) -> Result<(), FoundryError> {
         let (mut objects, mut roots, mut define) = (vec![own], Vec::new(), define.to_vec());
         if let Some(strings) = strings {
-            objects.push(self.object_path(strings, arch, Form::Program));
+            objects.push(self.object_path(strings, arch, Target::Program));
             roots = exports(strings, arch, &objects[1..])?;
             define.push("-DTRANSPLANT_STRINGS");
         }

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use format::{Arch, Compressed, DonorKind};
 use zigcc::store::{Key, Store};
 
-use crate::foundry::{DEFINE, Form, Foundry, FoundryError};
+use crate::foundry::{DEFINE, Foundry, FoundryError, Target};
 use crate::recipe::Recipe;
 
 /// Files that are made together.
@@ -74,7 +74,7 @@ impl Product {
     pub(crate) fn path(self, foundry: &Foundry, recipe: &Recipe, strings: &Recipe, arch: Arch) -> PathBuf {
         let strings = self.has_strings().then_some(strings);
         match self {
-            Product::Object => foundry.object_path(recipe, arch, Form::Program),
+            Product::Object => foundry.object_path(recipe, arch, Target::Program),
             Product::Library => foundry.library_path(recipe, arch),
             Product::Windows => foundry.windows_path(recipe),
             Product::Blob { .. } => foundry.blob_path(recipe, strings, arch),
@@ -199,10 +199,10 @@ impl<'a> Workshop<'a> {
             self.cast_strings(arch)?;
         }
         if recipe.kind == DonorKind::Malloc {
-            self.foundry.cast(recipe, arch, Form::Program)?;
+            self.foundry.cast(recipe, arch, Target::Program)?;
         }
         if products.contains(&Product::Loader { strings: false }) {
-            self.foundry.cast(recipe, arch, Form::Loader)?;
+            self.foundry.cast(recipe, arch, Target::Loader)?;
         }
         for product in products {
             let strings = product.has_strings().then_some(self.strings);
@@ -221,7 +221,7 @@ impl<'a> Workshop<'a> {
     fn cast_strings(&self, arch: Arch) -> Result<(), FoundryError> {
         let mut compiled = self.compiled.lock().map_err(|_| FoundryError::Worker)?;
         if compiled.insert(arch) {
-            self.foundry.cast(self.strings, arch, Form::Program)?;
+            self.foundry.cast(self.strings, arch, Target::Program)?;
         }
         Ok(())
     }
@@ -244,6 +244,6 @@ fn compress(file: &Embedded, embedded: &Path) -> Result<(), FoundryError> {
     let unreadable = |source| FoundryError::File { path: file.path.clone(), source };
     let bytes = fs::read(&file.path).map_err(unreadable)?;
     let like = file.like.as_ref().map(fs::read).transpose().map_err(unreadable)?;
-    let bytes = Compressed::of(&bytes, like.as_deref()).map_err(unreadable)?;
+    let bytes = Compressed::compress(&bytes, like.as_deref()).map_err(unreadable)?;
     crate::write(&embedded.join(compressed(&file.path)), &bytes)
 }

@@ -92,7 +92,7 @@ pub struct LoaderTest {
 
 impl LoaderTest {
     /// Returns the test for that architecture. `None` if loaders for it are not grafted.
-    pub fn of(arch: Arch) -> Option<&'static LoaderTest> {
+    pub fn for_arch(arch: Arch) -> Option<&'static LoaderTest> {
         LOADER_TESTS.iter().find(|test| test.arch == arch)
     }
 

@@ -90,8 +90,8 @@ pub struct Prover<'a> {
 
 impl<'a> Prover<'a> {
     /// Returns a prover for functions of a program; `None` if there is no interpreter for its architecture.
-    pub fn of(program: &'a dyn Program, strictness: Strictness) -> Option<Prover<'a>> {
-        Some(Prover { interpreter: interpreter::of(program)?, strictness })
+    pub fn new(program: &'a dyn Program, strictness: Strictness) -> Option<Prover<'a>> {
+        Some(Prover { interpreter: interpreter::for_program(program)?, strictness })
     }
 
     /// Reads the function at an address. Later calls run this function.

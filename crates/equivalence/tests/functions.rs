@@ -34,7 +34,7 @@ impl Executable {
     }
 
     /// The bytes from an address on in a segment that has `flag`, or has not.
-    fn from(&self, address: u64, flag: elf::ProgramFlags, set: bool) -> &[u8] {
+    fn bytes_from(&self, address: u64, flag: elf::ProgramFlags, set: bool) -> &[u8] {
         let with = self.segments.iter().filter(|(_, flags, _)| (flags.0 & flag.0 != 0) == set);
         let found =
             with.filter_map(|(start, _, bytes)| bytes.get(usize::try_from(address.checked_sub(*start)?).ok()?..));
@@ -48,11 +48,11 @@ impl Program for Executable {
     }
 
     fn code(&self, address: u64) -> &[u8] {
-        self.from(address, elf::PF_X, true)
+        self.bytes_from(address, elf::PF_X, true)
     }
 
     fn constant(&self, address: u64, size: usize) -> Option<&[u8]> {
-        self.from(address, elf::PF_W, false).get(..size)
+        self.bytes_from(address, elf::PF_W, false).get(..size)
     }
 }
 
@@ -106,7 +106,7 @@ fn compiled(source: &str, compiler: Compiler, level: &str, folder: &Path) -> Vec
 }
 
 fn prove(program: &Executable, function: StringFunction, address: u64) -> Result<(), Unproven> {
-    let mut prover = Prover::of(program, Strictness::Sign).unwrap();
+    let mut prover = Prover::new(program, Strictness::Sign).unwrap();
     prover.read(address)?;
     prover.prove(function)
 }

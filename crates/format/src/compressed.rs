@@ -13,7 +13,7 @@ const LARGEST: u32 = 8 << 20;
 /// The memory that decompressing may take, in KiB: the dictionary, and tables.
 const MEMORY_KIB: u32 = 16 << 10;
 
-/// A file that a build has compressed by [`Compressed::of`]. It is decompressed on first use.
+/// A file that a build has compressed by [`Compressed::compress`]. It is decompressed on first use.
 #[derive(Debug)]
 pub struct Compressed {
     compressed: &'static [u8],
@@ -51,7 +51,7 @@ impl Compressed {
     ///
     /// # Errors
     /// Those of memory.
-    pub fn of(bytes: &[u8], like: Option<&[u8]>) -> io::Result<Vec<u8>> {
+    pub fn compress(bytes: &[u8], like: Option<&[u8]>) -> io::Result<Vec<u8>> {
         let mut options = LzmaOptions::with_preset(PRESET);
         // The decoder allocates a dictionary of this size, however small the file is.
         let reach = bytes.len() + like.map_or(0, <[u8]>::len);
@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn a_file_comes_back() {
         let file: Vec<u8> = (0..100_000u32).flat_map(|number| (number / 7).to_le_bytes()).collect();
-        let compressed = Compressed::of(&file, None).unwrap();
+        let compressed = Compressed::compress(&file, None).unwrap();
         assert!(compressed.len() * 3 < file.len());
         assert_eq!(Compressed::new(compressed.leak()).bytes(), file);
         assert_eq!(Compressed::new(b"no LZMA").bytes(), b"");
@@ -86,12 +86,12 @@ mod tests {
             |seed: u64| (0..50_000_u64).map(move |n| ((n ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8);
         let first: Vec<u8> = noise(7).collect();
         let second: Vec<u8> = b"new".iter().copied().chain(noise(7).skip(10)).collect();
-        let alone = Compressed::of(&second, None).unwrap();
-        let like = Compressed::of(&second, Some(&first)).unwrap();
+        let alone = Compressed::compress(&second, None).unwrap();
+        let like = Compressed::compress(&second, Some(&first)).unwrap();
         assert!(like.len() * 10 < alone.len(), "{} and {}", like.len(), alone.len());
         static EMPTY: Compressed = Compressed::new(b"");
         let first: &'static Compressed =
-            Box::leak(Box::new(Compressed::new(Compressed::of(&first, None).unwrap().leak())));
+            Box::leak(Box::new(Compressed::new(Compressed::compress(&first, None).unwrap().leak())));
         let like: &'static [u8] = like.leak();
         assert_eq!(Compressed::like(first, like).bytes(), second);
         assert_ne!(Compressed::like(&EMPTY, like).bytes(), second);

@@ -38,7 +38,7 @@ pub const LOADER: [&[u8]; 2] = [b"__dls3", b"__libc_start_main"];
 impl Linked {
     /// The kind of a file with these marks. A library may name an interpreter, as glibc's libc.so.6 does, and a program
     /// may have a name or need libraries without one (gABI, "Dynamic Section").
-    pub fn of(marks: Marks) -> Linked {
+    pub fn from_marks(marks: Marks) -> Linked {
         let Marks { position_independent, interpreter, program, soname, needs, loader } = marks;
         if position_independent && !interpreter && loader {
             Linked::Loader
@@ -93,7 +93,7 @@ mod tests {
             // In a static program, exports of these functions do not count.
             (Marks { loader: true, ..none }, Linked::Program),
         ] {
-            assert_eq!(Linked::of(marks), kind, "{marks:?}");
+            assert_eq!(Linked::from_marks(marks), kind, "{marks:?}");
         }
     }
 }

@@ -27,7 +27,7 @@ pub(crate) enum Compression {
 
 impl Compression {
     /// Returns the compression of a stream that starts with these bytes; six are enough.
-    pub(crate) fn of(start: &[u8]) -> Compression {
+    pub(crate) fn recognise(start: &[u8]) -> Compression {
         match start {
             [0x1f, 0x8b, ..] => Compression::Gzip,
             [0x28, 0xb5, 0x2f, 0xfd, ..] => Compression::Zstd,
@@ -46,7 +46,7 @@ impl Compression {
 /// It cannot be read.
 pub(crate) fn unpacked<'r>(source: impl Read + 'r) -> io::Result<(Compression, Box<dyn Read + 'r>)> {
     let mut source = BufReader::with_capacity(BUFFER, source);
-    let compression = Compression::of(source.fill_buf()?);
+    let compression = Compression::recognise(source.fill_buf()?);
     Ok((
         compression,
         match compression {

@@ -13,7 +13,7 @@ pub struct Digest([u8; 32]);
 
 impl Digest {
     /// Returns the digest of these bytes.
-    pub fn of(bytes: &[u8]) -> Digest {
+    pub fn hash(bytes: &[u8]) -> Digest {
         Digest(Sha256::digest(bytes).into())
     }
 
@@ -23,9 +23,7 @@ impl Digest {
         let Some(hex) = text.strip_prefix("sha256:") else {
             let known = text.starts_with("sha512:") || text.starts_with("blake3:");
             return Err(match known {
-                true => {
-                    Problem::Unsupported(format!("its digest `{}` is another than SHA-256", shortened(text)).into())
-                }
+                true => Problem::Unsupported(format!("its digest `{}` is not SHA-256", shortened(text)).into()),
                 false => wrong("expected `sha256:` and 64 hexadecimal digits"),
             });
         };
@@ -112,7 +110,7 @@ mod tests {
 
     #[test]
     fn digests_are_written_in_one_form() {
-        let digest = Digest::of(b"");
+        let digest = Digest::hash(b"");
         let text = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
         assert_eq!(digest.to_string(), text);
         assert_eq!(Digest::parse(text).unwrap(), digest);
@@ -126,6 +124,6 @@ mod tests {
     fn what_is_read_is_hashed_to_its_end() {
         let mut reader = Hashing::new(&b"some bytes"[..]);
         reader.read_exact(&mut [0; 4]).unwrap();
-        assert_eq!(reader.finish().unwrap(), (Some(Digest::of(b"some bytes")), 10));
+        assert_eq!(reader.finish().unwrap(), (Some(Digest::hash(b"some bytes")), 10));
     }
 }

@@ -5,9 +5,9 @@ use serde::Deserialize;
 
 use crate::digest::Digest;
 use crate::error::{Checked, Problem, shown};
-use crate::image::{Descriptor, Document, Image, Layer, Place};
+use crate::image::{Descriptor, Document, Image, Layer, LayerLocation};
 use crate::limits::MOST_LAYERS;
-use crate::oci::{Fault, Found, configuration};
+use crate::oci::{Contents, Fault, configuration};
 use crate::store::Store;
 use crate::tar::plain_name;
 
@@ -20,24 +20,25 @@ struct RawImage {
 }
 
 /// Reads the documents of an archive.
-pub(crate) fn archive(store: &Store) -> Result<Found, Fault> {
-    let at = |part: &str| {
+pub(crate) fn archive(store: &Store) -> Result<Contents, Fault> {
+    let fault_in = |part: &str| {
         let part = part.to_owned();
         |problem| Fault { part, problem }
     };
     let list = "`manifest.json`";
-    let raw = store.document("manifest.json", None).map_err(at(list))?;
+    let raw = store.document("manifest.json", None).map_err(fault_in(list))?;
     let images: Vec<RawImage> = serde_json::from_slice(&raw)
-        .map_err(|error| at(list)(Problem::Json(format!("it is no list of images: {error}"))))?;
+        .map_err(|error| fault_in(list)(Problem::Json(format!("it is not a list of images: {error}"))))?;
     if images.is_empty() {
-        return Err(at(list)(Problem::NoImage("it lists none".to_owned())));
+        return Err(fault_in(list)(Problem::NoImage("it lists none".to_owned())));
     }
-    Problem::at_most("its list", images.len() as u64, "images", crate::limits::MOST_MANIFESTS).map_err(at(list))?;
-    let mut found = Found::default();
+    Problem::at_most("its list", images.len() as u64, "images", crate::limits::MOST_MANIFESTS)
+        .map_err(fault_in(list))?;
+    let mut found = Contents::default();
     for image in images {
-        let name = plain(&image.config).map_err(at(list))?;
+        let name = plain(&image.config).map_err(fault_in(list))?;
         let part = format!("configuration `{name}`");
-        let read = image_of(store, image, &name).map_err(at(&part))?;
+        let read = image_of(store, image, &name).map_err(fault_in(&part))?;
         found.images.push(read);
     }
     Ok(found)
@@ -59,14 +60,14 @@ fn image_of(store: &Store, image: RawImage, name: &str) -> Checked<Image> {
         .map_err(|error| Problem::Json(format!("it is no image configuration: {error}")))?;
     let descriptor = Descriptor {
         media_type: "application/vnd.docker.container.image.v1+json".to_owned(),
-        digest: Digest::of(&raw),
+        digest: Digest::hash(&raw),
         size: raw.len() as u64,
         platform: None,
         annotations: Default::default(),
         urls: Vec::new(),
     };
     let layer = |(layer, diff_id): (&String, Digest)| {
-        Ok(Layer { descriptor: None, diff_id: Some(diff_id), place: Place::Named(plain(layer)?) })
+        Ok(Layer { descriptor: None, diff_id: Some(diff_id), place: LayerLocation::Named(plain(layer)?) })
     };
     Ok(Image {
         names: image.repo_tags.unwrap_or_default(),

@@ -151,7 +151,7 @@ impl Problem {
         Error { path: path.into(), part: Some(part.into()), entry: None, problem: self }
     }
 
-    pub(crate) fn of(self, path: &Path) -> Error {
+    pub(crate) fn into_error(self, path: &Path) -> Error {
         Error { path: path.into(), part: None, entry: None, problem: self }
     }
 

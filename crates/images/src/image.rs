@@ -98,12 +98,12 @@ pub struct Layer {
     pub descriptor: Option<Descriptor>,
     /// The digest of its tar, uncompressed.
     pub diff_id: Option<Digest>,
-    pub(crate) place: Place,
+    pub(crate) place: LayerLocation,
 }
 
 /// The location of a layer.
 #[derive(Debug, Clone)]
-pub(crate) enum Place {
+pub(crate) enum LayerLocation {
     /// It is the blob of its descriptor.
     Blob,
     /// It is the file of that name in the archive.

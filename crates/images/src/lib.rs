@@ -41,5 +41,5 @@ pub use digest::Digest;
 pub use error::{Error, Problem};
 pub use image::{Descriptor, Document, Image, Layer, Platform};
 pub use merge::{Keep, START};
-pub use source::{Form, Source, open};
+pub use source::{Format, Source, open};
 pub use tree::{Kind, Node, Tree};

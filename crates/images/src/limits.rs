@@ -44,7 +44,7 @@ pub(crate) struct Unpacked {
 
 impl Unpacked {
     /// Returns the count for a stream of `packed` compressed bytes.
-    pub(crate) fn of(packed: u64) -> Unpacked {
+    pub(crate) fn new(packed: u64) -> Unpacked {
         Unpacked { packed: Cell::new(packed), unpacked: Cell::new(0) }
     }
 

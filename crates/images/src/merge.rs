@@ -24,7 +24,7 @@ pub type Keep<'k> = &'k dyn Fn(&[u8], u64, &[u8]) -> bool;
 pub(crate) struct Merge<'k> {
     keep: Keep<'k>,
     nodes: BTreeMap<Vec<u8>, Node>,
-    contents: Vec<Kept>,
+    contents: Vec<NumberedFile>,
     spool: Spooling,
     /// Paths that are removed from the layers below, with everything under them.
     hidden: HashSet<Vec<u8>>,
@@ -36,7 +36,7 @@ pub(crate) struct Merge<'k> {
 
 /// A numbered file.
 #[derive(Debug, Clone, Copy)]
-struct Kept {
+struct NumberedFile {
     size: u64,
     part: Option<Part>,
 }
@@ -195,7 +195,7 @@ impl Layer<'_, '_> {
                 return Err(into.problem.unwrap_or_else(|| Problem::reading(error)));
             }
         }
-        self.merge.contents.push(Kept { size: entry.size, part });
+        self.merge.contents.push(NumberedFile { size: entry.size, part });
         Ok(number)
     }
 
@@ -205,10 +205,10 @@ impl Layer<'_, '_> {
         let kind = match (kind, own) {
             (EntryKind::Symlink(target), _) => Kind::Symlink(target),
             (_, Own::File(number)) => {
-                let Kept { size, part } = usize::try_from(number)
+                let NumberedFile { size, part } = usize::try_from(number)
                     .ok()
                     .and_then(|number| self.merge.contents.get(number).copied())
-                    .unwrap_or(Kept { size: 0, part: None });
+                    .unwrap_or(NumberedFile { size: 0, part: None });
                 Kind::File { size, number, kept: part.is_some() }
             }
             (EntryKind::Folder, _) => Kind::Folder,

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::digest::Digest;
 use crate::error::{Checked, Problem};
-use crate::image::{Descriptor, Document, Image, Layer, Place, Platform};
+use crate::image::{Descriptor, Document, Image, Layer, LayerLocation, Platform};
 use crate::limits::{MOST_LAYERS, MOST_MANIFESTS, MOST_NESTED};
 use crate::store::{Store, blob_name};
 
@@ -131,7 +131,7 @@ pub(crate) fn configuration(bytes: &[u8]) -> Checked<Configuration> {
 
 /// The images and notes of a layout.
 #[derive(Default)]
-pub(crate) struct Found {
+pub(crate) struct Contents {
     pub(crate) images: Vec<Image>,
     pub(crate) notes: Vec<String>,
 }
@@ -142,46 +142,46 @@ pub(crate) struct Fault {
     pub(crate) problem: Problem,
 }
 
-fn at(part: impl Into<String>) -> impl FnOnce(Problem) -> Fault {
+fn fault_in(part: impl Into<String>) -> impl FnOnce(Problem) -> Fault {
     let part = part.into();
     |problem| Fault { part, problem }
 }
 
 /// Reads the documents of an OCI layout.
-pub(crate) fn layout(store: &Store) -> Result<Found, Fault> {
+pub(crate) fn layout(store: &Store) -> Result<Contents, Fault> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Version {
         image_layout_version: String,
     }
-    let in_version = || at("`oci-layout`");
+    let in_version = || fault_in("`oci-layout`");
     let bytes = store.document("oci-layout", None).map_err(in_version())?;
     let Version { image_layout_version: version } = parsed(&bytes, "layout").map_err(in_version())?;
     if !version.starts_with("1.") {
         return Err(in_version()(Problem::Unsupported(format!("its version is `{version}`, not 1").into())));
     }
-    let raw = store.document("index.json", None).map_err(at("`index.json`"))?;
+    let raw = store.document("index.json", None).map_err(fault_in("`index.json`"))?;
     let descriptor = Descriptor {
         media_type: INDEXES[0].to_owned(),
-        digest: Digest::of(&raw),
+        digest: Digest::hash(&raw),
         size: raw.len() as u64,
         platform: None,
         annotations: BTreeMap::new(),
         urls: Vec::new(),
     };
     let mut reading =
-        Reading { store, found: Found::default(), seen: BTreeMap::new(), manifests: 0, missing: Vec::new() };
+        Reading { store, found: Contents::default(), seen: BTreeMap::new(), manifests: 0, missing: Vec::new() };
     reading.index(descriptor, raw, &[], "`index.json`")?;
     let Reading { mut found, missing, .. } = reading;
     if found.images.is_empty() {
         if let Some(descriptor) = missing.into_iter().next() {
-            return Err(at("`index.json`")(Problem::Missing(blob_name(descriptor.digest))));
+            return Err(fault_in("`index.json`")(Problem::Missing(blob_name(descriptor.digest))));
         }
         let all = match found.notes.is_empty() {
             true => "its index names none".to_owned(),
             false => found.notes.join("; "),
         };
-        return Err(at("`index.json`")(Problem::NoImage(all)));
+        return Err(fault_in("`index.json`")(Problem::NoImage(all)));
     }
     for descriptor in missing {
         let platform = descriptor.platform.map(|platform| format!(" for {platform}")).unwrap_or_default();
@@ -192,7 +192,7 @@ pub(crate) fn layout(store: &Store) -> Result<Found, Fault> {
 
 struct Reading<'s> {
     store: &'s Store,
-    found: Found,
+    found: Contents,
     /// The images by the digests of the manifests that were read.
     seen: BTreeMap<Digest, Option<usize>>,
     manifests: u64,
@@ -208,15 +208,16 @@ impl Reading<'_> {
         above: &[Arc<Document>],
         part: &str,
     ) -> Result<(), Fault> {
-        let (index, value): (RawIndex, Value) = both(&raw, "image index").map_err(at(part))?;
-        one_kind(&value, &["config", "layers"], index.schema_version).map_err(at(part))?;
+        let (index, value): (RawIndex, Value) = both(&raw, "image index").map_err(fault_in(part))?;
+        one_kind(&value, &["config", "layers"], index.schema_version).map_err(fault_in(part))?;
         let mut chain = above.to_vec();
         chain.push(Arc::new(Document { descriptor, raw, value }));
-        Problem::at_most("its depth", chain.len() as u64, "indexes one in the other", MOST_NESTED).map_err(at(part))?;
+        Problem::at_most("its depth", chain.len() as u64, "indexes one in the other", MOST_NESTED)
+            .map_err(fault_in(part))?;
         for raw in index.manifests.unwrap_or_default() {
             self.manifests += 1;
-            Problem::at_most("its index", self.manifests, "manifests", MOST_MANIFESTS).map_err(at(part))?;
-            self.descriptor(raw.checked().map_err(at(part))?, &chain)?;
+            Problem::at_most("its index", self.manifests, "manifests", MOST_MANIFESTS).map_err(fault_in(part))?;
+            self.descriptor(raw.checked().map_err(fault_in(part))?, &chain)?;
         }
         Ok(())
     }
@@ -236,7 +237,7 @@ impl Reading<'_> {
         let is_index = INDEXES.contains(&descriptor.media_type.as_str());
         let part = format!("{} {}", if is_index { "index" } else { "manifest" }, descriptor.digest);
         if chain.iter().any(|above| above.descriptor.digest == descriptor.digest) {
-            return Err(at(part)(Problem::Json("it is in a circle of indexes".to_owned())));
+            return Err(fault_in(part)(Problem::Json("it is in a circle of indexes".to_owned())));
         }
         if !is_index && !MANIFESTS.contains(&descriptor.media_type.as_str()) {
             self.note(&descriptor, &format!("is of the media type `{}`", descriptor.media_type));
@@ -244,11 +245,11 @@ impl Reading<'_> {
         }
         // A layout may lack what its index names: mostly an image for a different platform.
         let name = blob_name(descriptor.digest);
-        if self.store.open(&name).map_err(at(part.as_str()))?.is_none() {
+        if self.store.open(&name).map_err(fault_in(part.as_str()))?.is_none() {
             self.missing.push(descriptor);
             return Ok(());
         }
-        let raw = document(self.store, &descriptor).map_err(at(part.as_str()))?;
+        let raw = document(self.store, &descriptor).map_err(fault_in(part.as_str()))?;
         match is_index {
             true => self.index(descriptor, raw, chain, &part),
             false => self.manifest(descriptor, raw, chain, &part),
@@ -266,24 +267,24 @@ impl Reading<'_> {
         chain: &[Arc<Document>],
         part: &str,
     ) -> Result<(), Fault> {
-        let (manifest, value): (RawManifest, Value) = both(&raw, "image manifest").map_err(at(part))?;
-        one_kind(&value, &["manifests"], manifest.schema_version).map_err(at(part))?;
-        let config = manifest.config.checked().map_err(at(part))?;
+        let (manifest, value): (RawManifest, Value) = both(&raw, "image manifest").map_err(fault_in(part))?;
+        one_kind(&value, &["manifests"], manifest.schema_version).map_err(fault_in(part))?;
+        let config = manifest.config.checked().map_err(fault_in(part))?;
         self.seen.insert(descriptor.digest, None);
         if !CONFIGURATIONS.contains(&config.media_type.as_str()) {
             self.note(&descriptor, &format!("has a configuration of the media type `{}`", config.media_type));
             return Ok(());
         }
         let layers = manifest.layers.unwrap_or_default();
-        Problem::at_most("its manifest", layers.len() as u64, "layers", MOST_LAYERS).map_err(at(part))?;
+        Problem::at_most("its manifest", layers.len() as u64, "layers", MOST_LAYERS).map_err(fault_in(part))?;
         let layers: Vec<Descriptor> =
-            layers.into_iter().map(RawDescriptor::checked).collect::<Checked<_>>().map_err(at(part))?;
+            layers.into_iter().map(RawDescriptor::checked).collect::<Checked<_>>().map_err(fault_in(part))?;
         // Signatures and attestations are also stored as images.
         if !layers.is_empty() && !layers.iter().any(|layer| layer.media_type.contains("tar")) {
             self.note(&descriptor, &format!("has layers of the media type `{}`", layers[0].media_type));
             return Ok(());
         }
-        let in_config = || at(format!("configuration {}", config.digest));
+        let in_config = || fault_in(format!("configuration {}", config.digest));
         let config_raw = document(self.store, &config).map_err(in_config())?;
         let read = configuration(&config_raw).map_err(in_config())?;
         if read.diff_ids.len() != layers.len() {
@@ -297,7 +298,7 @@ impl Reading<'_> {
         let names = names(&descriptor, chain).collect::<BTreeSet<_>>().into_iter().collect();
         let layer = |(layer, diff_id): (Descriptor, Digest)| Layer {
             diff_id: Some(diff_id),
-            place: Place::Blob,
+            place: LayerLocation::Blob,
             descriptor: Some(layer),
         };
         let image = Image {

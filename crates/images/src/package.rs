@@ -79,7 +79,7 @@ fn of_zip(error: zip::result::ZipError) -> Problem {
 /// Whether a zip is a bundle of Swift SDKs: a manifest in its one folder says so.
 pub(crate) fn is_swift_bundle(file: &File) -> Checked<bool> {
     let size = file.metadata().map_err(|source| Problem::Io { action: "read", source })?.len();
-    let count = Unpacked::of(size);
+    let count = Unpacked::new(size);
     let mut zip = zip::ZipArchive::new(io::BufReader::new(file)).map_err(of_zip)?;
     for number in 0..zip.len() {
         let name = zip.by_index_raw(number).map_err(of_zip)?.name_raw().to_vec();
@@ -131,7 +131,7 @@ pub(crate) fn names_swift_sdk(text: &[u8]) -> bool {
 /// Reads the entries of a zip.
 pub(crate) fn zip(file: &File, layer: &mut Layer<'_, '_>) -> Result<(), Fault> {
     let size = file.metadata().map_err(|source| Problem::Io { action: "read", source })?.len();
-    let count = Unpacked::of(size);
+    let count = Unpacked::new(size);
     let mut zip = zip::ZipArchive::new(io::BufReader::new(file)).map_err(of_zip)?;
     Problem::at_most("its directory", zip.len() as u64, "entries", MOST_ENTRIES)?;
     all_different(file, zip.central_directory_start(), zip.len() as u64)?;

@@ -8,7 +8,7 @@ use crate::compression::{self, Compression};
 use crate::digest::{Digest, Hashing};
 use crate::docker;
 use crate::error::{Checked, Error, Problem};
-use crate::image::{Image, Layer, Place};
+use crate::image::{Image, Layer, LayerLocation};
 use crate::limits::Unpacked;
 use crate::merge::{Keep, Merge};
 use crate::oci;
@@ -20,7 +20,7 @@ use crate::tree::Tree;
 
 /// The format of a file or folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum Format {
     /// An OCI layout: a folder, or a tar of it.
     OciLayout,
     /// An archive of `docker save`.
@@ -41,7 +41,7 @@ pub struct Source {
     /// Its path, as given by the caller.
     pub path: PathBuf,
     /// Its format.
-    pub form: Form,
+    pub form: Format,
     /// The images in it, in its own order.
     pub images: Vec<Image>,
     /// Contents that were not read, each as a clause of a sentence.
@@ -72,76 +72,79 @@ pub fn open(path: &Path) -> Result<Option<Source>, Error> {
         if !path.join("oci-layout").is_file() || !path.join("index.json").is_file() {
             return Ok(None);
         }
-        let store = Store::new(store::Place::Folder(path.to_owned()));
-        return documents(path, Form::OciLayout, store).map(Some);
+        let store = Store::new(store::BlobStorage::Folder(path.to_owned()));
+        return documents(path, Format::OciLayout, store).map(Some);
     }
     let file = store::opened(path)?;
     let mut start = Vec::new();
-    (&file).take(512).read_to_end(&mut start).map_err(|source| Problem::Io { action: "read", source }.of(path))?;
+    (&file)
+        .take(512)
+        .read_to_end(&mut start)
+        .map_err(|source| Problem::Io { action: "read", source }.into_error(path))?;
     if start.starts_with(ADB) {
         let what = "it is a package of apk 3 (ADB)".to_owned();
-        return Err(Problem::Unsupported(what.into()).of(path));
+        return Err(Problem::Unsupported(what.into()).into_error(path));
     }
     if package::is_debian(&start) {
-        let part = package::data_of(&file).map_err(|problem| problem.of(path))?;
-        return Ok(Some(single(path, Form::Debian, file, Place::Part(part))));
+        let part = package::data_of(&file).map_err(|problem| problem.into_error(path))?;
+        return Ok(Some(single(path, Format::Debian, file, LayerLocation::Part(part))));
     }
     if start.starts_with(b"PK\x03\x04") {
-        return match package::is_swift_bundle(&file).map_err(|problem| problem.of(path))? {
+        return match package::is_swift_bundle(&file).map_err(|problem| problem.into_error(path))? {
             true => Ok(None),
-            false => Ok(Some(single(path, Form::Zip, file, Place::Zip))),
+            false => Ok(Some(single(path, Format::Zip, file, LayerLocation::Zip))),
         };
     }
-    let size = file.metadata().map_err(|source| Problem::Io { action: "read", source }.of(path))?.len();
+    let size = file.metadata().map_err(|source| Problem::Io { action: "read", source }.into_error(path))?.len();
     let whole = Part { offset: 0, size };
-    let compression = Compression::of(&start);
+    let compression = Compression::recognise(&start);
     if compression == Compression::Plain && !tar::is_header(&start) {
         return Ok(None);
     }
-    let Some(tar) = recognised(&file, whole, compression).map_err(|fault| fault.of(path, None))? else {
+    let Some(tar) = recognised(&file, whole, compression).map_err(|fault| fault.into_error(path, None))? else {
         return Ok(None);
     };
     let form = match tar {
         Tar::SwiftBundle => return Ok(None),
-        Tar::Alpine => Form::Alpine,
-        Tar::Root => Form::RootTar,
+        Tar::Alpine => Format::Alpine,
+        Tar::Root => Format::RootTar,
         Tar::Images => {
             let store = match compression {
                 Compression::Plain => Store::archive(file),
                 _ => Store::unpacked(&file),
             };
-            let store = store.map_err(|fault| fault.of(path, None))?;
+            let store = store.map_err(|fault| fault.into_error(path, None))?;
             return match form_of(&store) {
                 Some(form) => documents(path, form, store).map(Some),
                 None => {
                     let file = store::opened(path)?;
-                    Ok(Some(single(path, Form::RootTar, file, Place::Part(whole))))
+                    Ok(Some(single(path, Format::RootTar, file, LayerLocation::Part(whole))))
                 }
             };
         }
     };
-    Ok(Some(single(path, form, file, Place::Part(whole))))
+    Ok(Some(single(path, form, file, LayerLocation::Part(whole))))
 }
 
 /// Returns the format of an archive. Docker's newer archives have both, and then the layout has more information.
-fn form_of(store: &Store) -> Option<Form> {
-    let store::Place::Archive { names, .. } = &store.place else { return None };
+fn form_of(store: &Store) -> Option<Format> {
+    let store::BlobStorage::Archive { names, .. } = &store.place else { return None };
     if names.has("oci-layout") && names.has("index.json") {
-        return Some(Form::OciLayout);
+        return Some(Format::OciLayout);
     }
-    names.has("manifest.json").then_some(Form::DockerArchive)
+    names.has("manifest.json").then_some(Format::DockerArchive)
 }
 
-fn documents(path: &Path, form: Form, store: Store) -> Result<Source, Error> {
+fn documents(path: &Path, form: Format, store: Store) -> Result<Source, Error> {
     let found = match form {
-        Form::DockerArchive => docker::archive(&store),
+        Format::DockerArchive => docker::archive(&store),
         _ => oci::layout(&store),
     };
-    let oci::Found { images, notes } = found.map_err(|fault| fault.problem.in_part(path, fault.part))?;
+    let oci::Contents { images, notes } = found.map_err(|fault| fault.problem.in_part(path, fault.part))?;
     Ok(Source { path: path.to_owned(), form, images, notes, store })
 }
 
-fn single(path: &Path, form: Form, file: File, place: Place) -> Source {
+fn single(path: &Path, form: Format, file: File, place: LayerLocation) -> Source {
     let image = Image {
         names: Vec::new(),
         platform: None,
@@ -151,14 +154,14 @@ fn single(path: &Path, form: Form, file: File, place: Place) -> Source {
         environment: Vec::new(),
         layers: vec![Layer { descriptor: None, diff_id: None, place }],
     };
-    let store = Store::new(store::Place::File(file));
+    let store = Store::new(store::BlobStorage::File(file));
     Source { path: path.to_owned(), form, images: vec![image], notes: Vec::new(), store }
 }
 
 /// Reads the first entries of a tar, until its kind is known. `None` if the file is not a tar.
 fn recognised(file: &File, whole: Part, compression: Compression) -> Result<Option<Tar>, Fault> {
     let count = Unpacked::default();
-    let mut seen = Seen::default();
+    let mut seen = FirstEntries::default();
     let see = &mut |entry: Entry, content: &mut Content<'_>| seen.see(&entry, content);
     let read = match compression {
         Compression::Plain => tar::each(&mut Range::new(file, whole), see),
@@ -183,7 +186,7 @@ fn recognised(file: &File, whole: Part, compression: Compression) -> Result<Opti
 
 /// The facts about the first entries of a tar.
 #[derive(Default)]
-struct Seen {
+struct FirstEntries {
     /// The folder that contains all entries, if there is only one.
     folder: Option<Vec<u8>>,
     /// Whether an entry was seen that archives of images never have.
@@ -191,7 +194,7 @@ struct Seen {
     tar: Option<Tar>,
 }
 
-impl Seen {
+impl FirstEntries {
     /// Reads an entry. The error ends the reading, once the tar's kind is known.
     fn see(&mut self, entry: &Entry, content: &mut Content<'_>) -> Checked<()> {
         let first = entry.name.split(|byte| *byte == b'/').next().unwrap_or_default();
@@ -245,16 +248,16 @@ impl Source {
     /// # Errors
     /// A layer is missing, cannot be read, differs from its digest, or would do harm.
     pub fn tree(&self, image: &Image, keep: Keep<'_>) -> Result<Tree, Error> {
-        let mut merge = Merge::new(keep).map_err(|problem| problem.of(&self.path))?;
+        let mut merge = Merge::new(keep).map_err(|problem| problem.into_error(&self.path))?;
         let count = Unpacked::default();
-        let whiteouts = matches!(self.form, Form::OciLayout | Form::DockerArchive);
+        let whiteouts = matches!(self.form, Format::OciLayout | Format::DockerArchive);
         for (number, layer) in image.layers.iter().enumerate().rev() {
             let mut into = merge.layer(number, whiteouts);
             let part = || whiteouts.then(|| part_of(number, layer));
-            self.layer(layer, &count, &mut into).map_err(|fault| fault.of(&self.path, part()))?;
+            self.layer(layer, &count, &mut into).map_err(|fault| fault.into_error(&self.path, part()))?;
             into.finish();
         }
-        merge.finish().map_err(|problem| problem.of(&self.path))
+        merge.finish().map_err(|problem| problem.into_error(&self.path))
     }
 
     /// Opens a blob that a descriptor names: a packed layer, or a document. Its bytes are not checked.
@@ -270,8 +273,8 @@ impl Source {
 
     fn opened<'s>(&'s self, layer: &'s Layer) -> Checked<Opened<'s>> {
         match (&layer.place, &layer.descriptor, &self.store.place) {
-            (Place::Named(name), ..) => self.store.open(name)?.ok_or_else(|| Problem::Missing(name.clone())),
-            (Place::Blob, Some(descriptor), _) => {
+            (LayerLocation::Named(name), ..) => self.store.open(name)?.ok_or_else(|| Problem::Missing(name.clone())),
+            (LayerLocation::Blob, Some(descriptor), _) => {
                 descriptor.check_layer()?;
                 match self.store.blob(descriptor.digest, descriptor.size) {
                     Err(Problem::Missing(_)) if !descriptor.urls.is_empty() => {
@@ -280,7 +283,7 @@ impl Source {
                     other => other,
                 }
             }
-            (Place::Part(part), _, store::Place::File(file)) => {
+            (LayerLocation::Part(part), _, store::BlobStorage::File(file)) => {
                 Ok(Opened { reader: Box::new(Range::new(file, *part)), size: part.size })
             }
             _ => Err(Problem::Unsupported("a layer without a place".into())),
@@ -288,12 +291,12 @@ impl Source {
     }
 
     fn layer(&self, layer: &Layer, count: &Unpacked, into: &mut crate::merge::Layer<'_, '_>) -> Result<(), Fault> {
-        if let (Place::Zip, store::Place::File(file)) = (&layer.place, &self.store.place) {
+        if let (LayerLocation::Zip, store::BlobStorage::File(file)) = (&layer.place, &self.store.place) {
             return package::zip(file, into);
         }
         let opened = self.opened(layer)?;
         let expected = match &layer.place {
-            Place::Named(name) => docker::digest_of(name),
+            LayerLocation::Named(name) => docker::digest_of(name),
             _ => layer.descriptor.as_ref().map(|descriptor| descriptor.digest),
         };
         // Both digests of an uncompressed layer are its tar's.

@@ -20,14 +20,14 @@ const MOST_FILES: u64 = 100_000;
 /// The blobs of an image.
 #[derive(Debug)]
 pub(crate) struct Store {
-    pub(crate) place: Place,
+    pub(crate) place: BlobStorage,
     /// The number of bytes read of documents.
     documents: Cell<u64>,
 }
 
 /// The location of the blobs.
 #[derive(Debug)]
-pub(crate) enum Place {
+pub(crate) enum BlobStorage {
     /// The root folder of an OCI layout.
     Folder(PathBuf),
     /// A tar, and the offsets of its files.
@@ -105,7 +105,7 @@ pub(crate) struct Opened<'s> {
 }
 
 impl Store {
-    pub(crate) fn new(place: Place) -> Store {
+    pub(crate) fn new(place: BlobStorage) -> Store {
         Store { place, documents: Cell::new(0) }
     }
 
@@ -116,7 +116,7 @@ impl Store {
         tar::each(&mut Range::new(&file, Part { offset: 0, size }), &mut |entry, _: &mut Content<'_>| {
             names.enter(entry)
         })?;
-        Ok(Store::new(Place::Archive { file, names }))
+        Ok(Store::new(BlobStorage::Archive { file, names }))
     }
 
     /// Unpacks a compressed tar into a temporary file, and reads it.
@@ -129,13 +129,13 @@ impl Store {
         let mut names = Names::default();
         tar::each(&mut Stream(&mut reader), &mut |entry, _: &mut Content<'_>| names.enter(entry))?;
         let spool: Spool = reader.spool.finish()?;
-        Ok(Store::new(Place::Archive { file: spool.into_file(), names }))
+        Ok(Store::new(BlobStorage::Archive { file: spool.into_file(), names }))
     }
 
     /// Opens the file of that name; `None` if it does not exist.
     pub(crate) fn open(&self, name: &str) -> Checked<Option<Opened<'_>>> {
         match &self.place {
-            Place::Folder(folder) => {
+            BlobStorage::Folder(folder) => {
                 let path = folder.join(name);
                 let reading = |source| Problem::Io { action: "read", source };
                 // Opening a pipe or a device could wait forever.
@@ -149,10 +149,10 @@ impl Store {
                 let size = file.metadata().map_err(reading)?.len();
                 Ok(Some(Opened { reader: Box::new(file), size }))
             }
-            Place::Archive { file, names } => Ok(names
+            BlobStorage::Archive { file, names } => Ok(names
                 .find(name.as_bytes())
                 .map(|part| Opened { reader: Box::new(Range::new(file, part)), size: part.size })),
-            Place::File(_) => Ok(None),
+            BlobStorage::File(_) => Ok(None),
         }
     }
 
@@ -178,7 +178,7 @@ impl Store {
         Problem::at_most("the document", bytes.len() as u64, "bytes", MOST_JSON)?;
         self.documents.set(self.documents.get() + bytes.len() as u64);
         Problem::at_most("what is in its documents", self.documents.get(), "bytes so far", MOST_DOCUMENTS)?;
-        let found = Digest::of(&bytes);
+        let found = Digest::hash(&bytes);
         match digest {
             Some(expected) if expected != found => Err(Problem::Digest { found, expected: expected.into() }),
             _ => Ok(bytes),
@@ -197,7 +197,7 @@ pub(crate) fn blob_name(digest: Digest) -> String {
 ///
 /// It is not a regular file, or cannot be read.
 pub(crate) fn opened(path: &Path) -> Result<File, Error> {
-    let reading = |source| Problem::Io { action: "read", source }.of(path);
+    let reading = |source| Problem::Io { action: "read", source }.into_error(path);
     if !fs::metadata(path).map_err(reading)?.is_file() {
         return Err(reading(io::Error::other("it is neither a file nor a folder")));
     }
@@ -220,7 +220,7 @@ impl<R: Read> Read for Copying<R> {
 
 impl tar::Fault {
     /// Returns the fault as an error of the file at `path`.
-    pub(crate) fn of(self, path: &Path, part: Option<String>) -> Error {
+    pub(crate) fn into_error(self, path: &Path, part: Option<String>) -> Error {
         Error { path: path.into(), part, entry: self.entry, problem: self.problem }
     }
 }

@@ -36,7 +36,7 @@ fn refused(layout: &Layout, says: &[&str]) {
 /// A layout with one image whose manifest was changed.
 fn with_manifest(change: impl FnOnce(&mut Layout, &mut Value)) -> Layout {
     let mut layout = Layout::default();
-    let image = Image::of(tar());
+    let image = Image::new(tar());
     let config = layout.document(CONFIGURATION, &image.configuration());
     let layer = layout.blob(&format!("{LAYER}+gzip"), &Packing::Gzip.pack(&tar()));
     let mut manifest = json!({ "schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": [layer] });
@@ -48,7 +48,7 @@ fn with_manifest(change: impl FnOnce(&mut Layout, &mut Value)) -> Layout {
 
 #[test]
 fn blobs_are_what_their_digests_say() {
-    let whole = Layout::of(&[Image::of(tar())]);
+    let whole = Layout::new(&[Image::new(tar())]);
     assert_eq!(read(&whole).unwrap().0, 1);
     for name in whole.files.keys().filter(|name| name.starts_with("blobs/")) {
         let mut damaged = whole.clone();
@@ -106,10 +106,10 @@ fn documents_that_are_wrong() {
     ] {
         refused(&with_manifest(|_, manifest| manifest["layers"][0]["digest"] = digest.into()), &[says]);
     }
-    let mut layout = Layout::of(&[Image::of(tar())]);
+    let mut layout = Layout::new(&[Image::new(tar())]);
     layout.files.insert("oci-layout".to_owned(), br#"{"imageLayoutVersion":"2.0"}"#.to_vec());
     refused(&layout, &["`oci-layout`", "version is `2.0`"]);
-    layout = Layout::of(&[Image::of(tar())]);
+    layout = Layout::new(&[Image::new(tar())]);
     layout.files.get_mut("index.json").unwrap().extend(vec![b' '; 9 << 20]);
     refused(&layout, &["`index.json`", "more than the"]);
     layout
@@ -128,7 +128,7 @@ fn has(bytes: &[u8], part: &[u8]) -> bool {
 fn indexes_one_in_the_other() {
     let nested = |depth: usize| {
         let mut layout = Layout::default();
-        let mut descriptor = layout.image(&Image::of(tar()));
+        let mut descriptor = layout.image(&Image::new(tar()));
         for _ in 0..depth {
             let index = json!({ "schemaVersion": 2, "mediaType": INDEX, "manifests": [descriptor] });
             descriptor = layout.document(INDEX, &index);
@@ -161,10 +161,10 @@ fn indexes_one_in_the_other() {
 #[test]
 fn what_is_no_image_is_left_out() {
     let mut layout = Layout::default();
-    let image = layout.image(&Image::of(tar()));
-    let mut attestation = layout.image(&Image::of(Tar::default().file("a", 0o644, b"").bytes()));
+    let image = layout.image(&Image::new(tar()));
+    let mut attestation = layout.image(&Image::new(Tar::default().file("a", 0o644, b"").bytes()));
     attestation["platform"] = json!({ "os": "unknown", "architecture": "unknown" });
-    let mut other = layout.image(&Image::of(Tar::default().file("b", 0o644, b"").bytes()));
+    let mut other = layout.image(&Image::new(Tar::default().file("b", 0o644, b"").bytes()));
     other["annotations"] = json!({ "vnd.docker.reference.type": "attestation-manifest" });
     let chart = json!({ "schemaVersion": 2, "config": layout.blob("application/vnd.cncf.helm.config.v1+json", b"{}"),
                         "layers": [] });
@@ -231,7 +231,7 @@ fn numbers_without_end() {
 
 #[test]
 fn archives_of_docker() {
-    let whole = Layout::docker(&Image::of(tar()), "test:1");
+    let whole = Layout::docker(&Image::new(tar()), "test:1");
     let refused = |change: &dyn Fn(&mut Layout), says: &str| {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("image");
@@ -261,10 +261,10 @@ fn of_archive(source: Option<Source>) -> Result<(usize, Vec<String>), String> {
 /// Every format, cut off or changed anywhere, gives a result or an error.
 #[test]
 fn whatever_was_damaged_ends_with_an_answer() {
-    let image = Image::of(tar());
+    let image = Image::new(tar());
     let data = Tar::default().folder("./usr").file("./usr/x", 0o755, b"\x7fELF").bytes();
     let forms = [
-        Layout::of(std::slice::from_ref(&image)).tar(),
+        Layout::new(std::slice::from_ref(&image)).tar(),
         Layout::docker(&image, "x").tar(),
         data.clone(),
         Packing::Zstd.pack(&data),

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use fixtures::image::{Image as Made, Layout, Packing, Tar};
-use images::{Form, Kind, Source, Tree, open};
+use fixtures::image::{Image, Layout, Packing, Tar};
+use images::{Format, Kind, Source, Tree, open};
 use tempfile::TempDir;
 
 /// Everything is kept.
@@ -18,14 +18,14 @@ fn opened(layout: &Layout) -> (TempDir, Source) {
     (folder, source)
 }
 
-fn made(layers: Vec<Vec<u8>>) -> Made {
+fn made(layers: Vec<Vec<u8>>) -> Image {
     let packings = [Packing::Gzip, Packing::Zstd, Packing::Plain];
     let layers = layers.into_iter().zip(packings.into_iter().cycle()).map(|(tar, packing)| (packing, tar)).collect();
-    Made { architecture: "amd64", environment: Vec::new(), layers }
+    Image { architecture: "amd64", environment: Vec::new(), layers }
 }
 
 fn merged(layers: Vec<Vec<u8>>) -> Result<Tree, String> {
-    let (_folder, source) = opened(&Layout::of(&[made(layers)]));
+    let (_folder, source) = opened(&Layout::new(&[made(layers)]));
     source.tree(&source.images[0], &all).map_err(|error| error.to_string())
 }
 
@@ -174,14 +174,14 @@ fn forms_are_recognised_by_content() {
     let folder = tempfile::tempdir().unwrap();
     let root = Tar::default().folder("./").folder("bin").file("bin/x", 0o755, b"x").file("etc/y", 0o644, b"y").bytes();
     let image = made(vec![root.clone()]);
-    let (layout, docker) = (Layout::of(std::slice::from_ref(&image)), Layout::docker(&image, "test:1"));
+    let (layout, docker) = (Layout::new(std::slice::from_ref(&image)), Layout::docker(&image, "test:1"));
     let mut both = layout.clone();
     both.files.extend(docker.files.clone());
     let cases = [
-        (layout.tar(), Form::OciLayout),
-        (docker.tar(), Form::DockerArchive),
-        (both.tar(), Form::OciLayout),
-        (root, Form::RootTar),
+        (layout.tar(), Format::OciLayout),
+        (docker.tar(), Format::DockerArchive),
+        (both.tar(), Format::OciLayout),
+        (root, Format::RootTar),
     ];
     let form = |path: &Path| open(path).unwrap_or_else(|error| panic!("{error}"));
     for (tar, expected) in cases {

@@ -3,7 +3,7 @@
 use std::fs;
 
 use fixtures::image::{Packing, Tar, alpine_package, debian_package, zip};
-use images::{Form, open};
+use images::{Format, open};
 
 fn data() -> Vec<u8> {
     Tar::default().folder("./").folder("./usr/").file("./usr/x", 0o755, b"\x7fELF").symlink("usr/y", "x").bytes()
@@ -13,14 +13,14 @@ fn data() -> Vec<u8> {
 fn files_of_packages() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("package");
-    let debian = |name: &str, packing: Packing| (debian_package(name, &packing.pack(&data())), Form::Debian);
+    let debian = |name: &str, packing: Packing| (debian_package(name, &packing.pack(&data())), Format::Debian);
     let cases = [
         debian("data.tar", Packing::Plain),
         debian("data.tar.gz", Packing::Gzip),
         debian("data.tar.xz/", Packing::Xz),
         debian("data.tar.zst", Packing::Zstd),
-        (alpine_package(&data()), Form::Alpine),
-        (zip(&[("usr/x", 0o755, b"\x7fELF"), ("x-1.dist-info/RECORD", 0o644, b"")]), Form::Zip),
+        (alpine_package(&data()), Format::Alpine),
+        (zip(&[("usr/x", 0o755, b"\x7fELF"), ("x-1.dist-info/RECORD", 0o644, b"")]), Format::Zip),
     ];
     for (bytes, form) in cases {
         fs::write(&path, bytes).unwrap();

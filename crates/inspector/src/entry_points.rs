@@ -87,7 +87,7 @@ fn jump_target(arch: Arch, entry: u64, code: &[u8]) -> Option<u64> {
 
 impl EntryPoints {
     /// Reads the note. `None` if the file has no such note.
-    pub(crate) fn of(elf: &Elf<'_>) -> Option<Result<EntryPoints, String>> {
+    pub(crate) fn parse(elf: &Elf<'_>) -> Option<Result<EntryPoints, String>> {
         let notes = note::all(elf).into_iter().filter(|note| note.owner == note::OWNER && note.kind == KIND);
         let note = notes.map(|note| note.description).next()?;
         Some(EntryPoints::read(elf, note))
@@ -95,7 +95,7 @@ impl EntryPoints {
 
     /// Reads the note; an error if it is missing.
     pub(crate) fn required(elf: &Elf<'_>) -> Result<EntryPoints, String> {
-        EntryPoints::of(elf).unwrap_or_else(|| Err("there is no note on the entry points".to_owned()))
+        EntryPoints::parse(elf).unwrap_or_else(|| Err("there is no note on the entry points".to_owned()))
     }
 
     fn read(elf: &Elf<'_>, note: &[u8]) -> Result<EntryPoints, String> {

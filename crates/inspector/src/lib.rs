@@ -40,10 +40,10 @@ mod subject;
 pub mod verify;
 
 pub use error::InspectError;
-pub use loader::{Effect, Environment, Found, Loaded, Loader, Mapped, Origin, Place, Preload, Tree, preloads};
+pub use loader::{Effect, Environment, Loaded, Loader, Mapped, Origin, Preload, ProgramFile, Tree, TreeFile, preloads};
 pub use redirected::{Redirected, redirected};
 pub use report::{
-    Allocator, Arch, Evidence, Facts, Graft, Hook, Kind, Libc, Link, Relro, Report, Source, Strings, Way, name,
+    Allocator, Arch, Evidence, Facts, Graft, GraftMethod, Hook, Kind, Libc, Link, Relro, Report, Source, Strings, name,
 };
 
 /// Finds the allocator in a file: an ELF executable, shared object or relocatable object, or a static archive. In files

@@ -25,7 +25,7 @@ pub(crate) struct Section<'a> {
 
 /// The kind of a file of Windows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum FileKind {
     Program,
     Library,
     Object,
@@ -34,7 +34,7 @@ pub(crate) enum Form {
 /// A file of Windows.
 pub(crate) struct Pe<'a> {
     pub(crate) bytes: Bytes<'a>,
-    pub(crate) form: Form,
+    pub(crate) form: FileKind,
     pub(crate) arch: Arch,
     pub(crate) sections: Vec<Section<'a>>,
     /// Whether there is a table of COFF symbols.
@@ -104,9 +104,9 @@ impl<'a> Pe<'a> {
         let mut pe = Pe {
             bytes,
             form: match (image, flags & 0x2000) {
-                (None, _) => Form::Object,
-                (Some(_), 0) => Form::Program,
-                (Some(_), _) => Form::Library,
+                (None, _) => FileKind::Object,
+                (Some(_), 0) => FileKind::Program,
+                (Some(_), _) => FileKind::Library,
             },
             arch,
             sections: Vec::new(),

@@ -19,7 +19,7 @@ pub struct Redirected {
 /// it.
 pub fn redirected(bytes: &[u8]) -> Option<Redirected> {
     let elf = Elf::parse(bytes).ok()?;
-    let points = EntryPoints::of(&elf)?.ok().filter(|points| points.is_confirmed(&elf))?;
+    let points = EntryPoints::parse(&elf)?.ok().filter(|points| points.is_confirmed(&elf))?;
     let segment = loads(&elf).find(|load| load.address == points.donor())?;
     let named = points.entries.iter().filter_map(|entry| {
         let name = entry.symbol()?;

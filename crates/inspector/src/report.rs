@@ -84,7 +84,7 @@ pub enum Relro {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Graft {
     /// The way to replace it.
-    pub way: Way,
+    pub way: GraftMethod,
     /// The reason, as a sentence.
     pub detail: String,
 }
@@ -92,7 +92,7 @@ pub struct Graft {
 /// A way to replace a file's allocator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Way {
+pub enum GraftMethod {
     /// `allograft graft` takes this file.
     Graft,
     /// The program has to be linked again, against a grafted libc.

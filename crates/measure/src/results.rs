@@ -293,7 +293,7 @@ impl CaseArm {
 
 impl CaseResult {
     /// Returns the results of one comparison.
-    pub fn of(case: &Case, session: &Session, plan: &Plan, disturbance: Disturbance) -> CaseResult {
+    pub fn new(case: &Case, session: &Session, plan: &Plan, disturbance: Disturbance) -> CaseResult {
         let arms: Vec<CaseArm> = case
             .arms
             .iter()
@@ -345,7 +345,7 @@ fn summary(name: &str, runs: &ArmRuns, stock: Option<&ArmRuns>) -> CaseArm {
     CaseArm {
         name: name.to_owned(),
         failure: runs.failure.clone(),
-        cost_s: Spread::of(&costs),
+        cost_s: Spread::new(&costs),
         ratio_to_stock: match stock {
             None => Some(Ratio::ITSELF).filter(|_| !costs.is_empty()),
             Some(stock) => Ratio::of_logs(&log_ratios(&runs.runs, &stock.runs)),

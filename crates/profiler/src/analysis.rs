@@ -124,8 +124,8 @@ pub struct Profile {
 
 /// Finds the bottleneck of the recorded program.
 pub fn analyse(recording: Recording) -> Profile {
-    let frames = Frames::of(&recording);
-    let attribution = Attribution::of(&recording, &frames);
+    let frames = Frames::new(&recording);
+    let attribution = Attribution::new(&recording, &frames);
     let analysis = analysis(&recording, &frames, &attribution);
     Profile { analysis, recording, frames, attribution }
 }

@@ -156,10 +156,10 @@ pub(crate) struct Attribution {
 const PARTS: usize = 60;
 
 impl Attribution {
-    pub(crate) fn of(recording: &Recording, frames: &Frames) -> Attribution {
+    pub(crate) fn new(recording: &Recording, frames: &Frames) -> Attribution {
         let musl = recording.report().is_some_and(|report| report.libc == inspector::Libc::Musl);
         let samples: Vec<Attributed> = recording.samples.iter().map(|sample| attribute(sample, frames, musl)).collect();
-        let processor = ProcessorTime::of(recording, &|at| samples[at].running);
+        let processor = ProcessorTime::new(recording, &|at| samples[at].running);
         let faulting = faulting(recording, frames, &samples, &processor);
         let mut moments: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         for (at, sample) in recording.samples.iter().enumerate() {

@@ -38,7 +38,7 @@ enum Colour {
 }
 
 impl Colour {
-    fn of(role: Role) -> Colour {
+    fn for_role(role: Role) -> Colour {
         match role {
             Role::Allocator => Colour::Allocator,
             Role::Strings => Colour::Strings,
@@ -100,7 +100,7 @@ impl Profile {
             let stack = self.frames.stacks[sample.walk as usize].iter().rev();
             path.extend(stack.map(|number| {
                 let frame = &self.frames.all[*number as usize];
-                (frame.name.clone(), Colour::of(frame.role))
+                (frame.name.clone(), Colour::for_role(frame.role))
             }));
             flame.add(path, seconds);
         }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::recording::Recording;
 use crate::roles::{Role, role};
-use crate::space::{self, Place};
+use crate::space::{self, CodeAddress};
 use crate::symbols::demangled;
 
 /// A function in a stack.
@@ -23,17 +23,17 @@ pub(crate) struct Frames {
     /// The numbers of the frames of each walk, the innermost first.
     pub(crate) stacks: Vec<Vec<u32>>,
     /// Of each walk, the innermost place of each frame.
-    places: Vec<Vec<(u32, Place)>>,
+    places: Vec<Vec<(u32, CodeAddress)>>,
 }
 
 impl Frames {
-    pub(crate) fn of(recording: &Recording) -> Frames {
+    pub(crate) fn new(recording: &Recording) -> Frames {
         let mut frames = Frames { all: Vec::new(), stacks: Vec::new(), places: Vec::new() };
         let mut names: HashMap<(String, String), u32> = HashMap::new();
-        let mut places: HashMap<(Place, bool), u32> = HashMap::new();
+        let mut places: HashMap<(CodeAddress, bool), u32> = HashMap::new();
         for walk in &recording.walks {
             let mut stack = Vec::with_capacity(walk.places.len());
-            let mut innermost: Vec<(u32, Place)> = Vec::with_capacity(walk.places.len());
+            let mut innermost: Vec<(u32, CodeAddress)> = Vec::with_capacity(walk.places.len());
             for (depth, place) in walk.places.iter().enumerate() {
                 let caller = walk.places.get(depth + 1).copied();
                 let donated = is_donated(recording, *place);
@@ -58,7 +58,7 @@ impl Frames {
                 if !innermost.iter().any(|(frame, _)| *frame == number) {
                     // A call's line is that of the instruction before its return address.
                     let address = place.address.saturating_sub(u64::from(depth > 0));
-                    innermost.push((number, Place { address, ..*place }));
+                    innermost.push((number, CodeAddress { address, ..*place }));
                 }
                 // A stripped library's public function may jump to a different function, which leaves no frame. The
                 // call names the public function.
@@ -128,10 +128,10 @@ const UNNAMED_DONOR: &str = "[donor]";
 
 /// Whether other code called a function, such as `mmap`, that a stripped program's malloc also calls: the caller is not
 /// part of malloc, and calls this function directly, not `malloc`, which may jump here.
-fn is_shared(recording: &Recording, place: Place, called: bool, caller: Option<Place>) -> bool {
-    let inside = |place: Place, address: u64| {
+fn is_shared(recording: &Recording, place: CodeAddress, called: bool, caller: Option<CodeAddress>) -> bool {
+    let inside = |place: CodeAddress, address: u64| {
         let module = place.module.map(|number| &recording.library.modules[number as usize])?;
-        Some(module.symbols.at(address)?.name.as_deref() == Some(INSIDE_MALLOC))
+        Some(module.symbols.function_at(address)?.name.as_deref() == Some(INSIDE_MALLOC))
     };
     let address = if called { place.address.saturating_sub(1) } else { place.address };
     let Some(caller) = caller.filter(|_| inside(place, address) == Some(true)) else { return false };
@@ -143,29 +143,29 @@ fn is_shared(recording: &Recording, place: Place, called: bool, caller: Option<P
 }
 
 /// Whether a caller is a function of an allocator.
-fn is_allocator(recording: &Recording, caller: Place) -> bool {
+fn is_allocator(recording: &Recording, caller: CodeAddress) -> bool {
     let module = caller.module.map(|number| &recording.library.modules[number as usize]);
-    let function = module.and_then(|module| module.symbols.at(caller.address.saturating_sub(1)));
+    let function = module.and_then(|module| module.symbols.function_at(caller.address.saturating_sub(1)));
     function.and_then(|function| function.name.as_deref()).is_some_and(|name| role(name) == Role::Allocator)
 }
 
 /// The function of a different file that the caller has called, if `place` is not in the caller's file.
-fn imported(recording: &Recording, place: Place, caller: Place) -> Option<&str> {
+fn imported(recording: &Recording, place: CodeAddress, caller: CodeAddress) -> Option<&str> {
     let module = caller.module.filter(|module| place.module.is_some_and(|called| called != *module))?;
     recording.library.modules[module as usize].imported(caller.address)
 }
 
-fn is_donated(recording: &Recording, place: Place) -> bool {
+fn is_donated(recording: &Recording, place: CodeAddress) -> bool {
     let module = place.module.map(|number| &recording.library.modules[number as usize]);
     module.and_then(|module| module.donor.as_ref()).is_some_and(|donor| donor.contains(&place.address))
 }
 
 /// A frame in a donor: named by the function of the program that was called, and that jumps to the donor.
-fn donated_frame(recording: &Recording, _: Place, caller: Option<Place>) -> Frame {
+fn donated_frame(recording: &Recording, _: CodeAddress, caller: Option<CodeAddress>) -> Frame {
     let called = caller.and_then(|caller| {
         let module = &recording.library.modules[caller.module? as usize];
         let target = space::call_before(module.code_before(caller.address, 8), caller.address)??;
-        module.symbols.at(target)?.name.clone()
+        module.symbols.function_at(target)?.name.clone()
     });
     match called {
         Some(name) => {
@@ -178,7 +178,7 @@ fn donated_frame(recording: &Recording, _: Place, caller: Option<Place>) -> Fram
 }
 
 /// A frame. `shared` is the result of [`is_shared`].
-fn frame(recording: &Recording, place: Place, called: bool, shared: bool) -> Frame {
+fn frame(recording: &Recording, place: CodeAddress, called: bool, shared: bool) -> Frame {
     let Some(number) = place.module else {
         let name = format!("[{:#x}]", place.address);
         return Frame { name, module: "[unknown]".to_owned(), role: Role::Other };
@@ -187,7 +187,7 @@ fn frame(recording: &Recording, place: Place, called: bool, shared: bool) -> Fra
     let file = module.path.rsplit('/').next().unwrap_or_default().to_owned();
     // If a function's last call does not return, the return address is behind the function's end.
     let lookup = if called { place.address.saturating_sub(1) } else { place.address };
-    let function = module.symbols.at(lookup);
+    let function = module.symbols.function_at(lookup);
     let name = match function {
         Some(function) if shared => format!("{file}+{:#x}", function.start),
         Some(function) => match &function.name {

@@ -28,7 +28,7 @@ impl Library {
         let Ok(path) = program.canonicalize() else { return };
         // This fails for a script; its interpreter is read later.
         if let Ok(bytes) = file::read(&path)
-            && let Ok(module) = Module::of(&path.to_string_lossy(), &bytes, Path::new("/"), true)
+            && let Ok(module) = Module::parse(&path.to_string_lossy(), &bytes, Path::new("/"), true)
         {
             self.prepared.insert(path.to_string_lossy().into_owned(), module);
         }
@@ -59,5 +59,5 @@ fn read(pid: i32, path: &str, range: &Range<u64>, program: bool) -> Option<Modul
         "[vdso]" => memory::read(alive, range.start, usize::try_from(range.end - range.start).ok()?),
         _ => module::read(pid, path)?,
     };
-    Module::of(path, &bytes, Path::new(&format!("/proc/{alive}/root")), program).ok()
+    Module::parse(path, &bytes, Path::new(&format!("/proc/{alive}/root")), program).ok()
 }

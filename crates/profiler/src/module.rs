@@ -59,7 +59,7 @@ pub(crate) enum Unfit {
 
 impl Module {
     /// Reads the bytes of a file, which are not mapped yet.
-    pub(crate) fn of(path: &str, bytes: &[u8], root: &Path, inspected: bool) -> Result<Module, Unfit> {
+    pub(crate) fn parse(path: &str, bytes: &[u8], root: &Path, inspected: bool) -> Result<Module, Unfit> {
         let file = ElfFile64::<Endianness>::parse(bytes).map_err(|_| Unfit::Malformed)?;
         let code: Vec<(u64, Vec<u8>)> = file
             .segments()
@@ -79,7 +79,7 @@ impl Module {
             code,
             segments: file.segments().filter(is_code).map(|segment| place(&segment)).collect(),
             imports: imports(&file),
-            symbols: Symbols::of(&file, Path::new(path), root),
+            symbols: Symbols::read(&file, Path::new(path), root),
             lines: Lines::of(&file),
             tables,
             donor: None,

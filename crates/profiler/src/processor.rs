@@ -55,7 +55,7 @@ pub(crate) struct ProcessorTime {
 
 impl ProcessorTime {
     /// Divides the time of the samples that `runs` says are of running threads.
-    pub(crate) fn of(recording: &Recording, runs: &dyn Fn(usize) -> bool) -> ProcessorTime {
+    pub(crate) fn new(recording: &Recording, runs: &dyn Fn(usize) -> bool) -> ProcessorTime {
         let samples = &recording.samples;
         let span = |sample: &Sample| recording.moments[sample.moment as usize].span.as_secs_f64();
         let mut threads: HashMap<u32, Vec<usize>> = HashMap::new();
@@ -147,7 +147,7 @@ mod tests {
         // Eight threads take turns of 40 ms on two processors, for 1.6 s.
         let has = |moment: u32, thread: u32| (moment / 4 + thread).is_multiple_of(4);
         let recording = recording(8, 160, |moment, thread| Some(if has(moment, thread) { 0.01 } else { 0.0 }), 3.2);
-        let time = ProcessorTime::of(&recording, &|_| true);
+        let time = ProcessorTime::new(&recording, &|_| true);
         is_about(time.total_s, 3.2);
         is_about(sum(&time.with), 3.2);
         is_about(sum(&time.without), 8.0 * 1.6 - 3.2);
@@ -158,14 +158,14 @@ mod tests {
     fn a_thread_alone_does_not_wait_though_the_clock_ticks_seldom() {
         // The kernel adds to its count only every 4 ms, and some ticks fall into the next moment.
         let ran = |moment: u32, _| Some(if moment.is_multiple_of(2) { 0.008 } else { 0.012 });
-        let time = ProcessorTime::of(&recording(1, 100, ran, 1.0), &|_| true);
+        let time = ProcessorTime::new(&recording(1, 100, ran, 1.0), &|_| true);
         is_about(sum(&time.with), 1.0);
         assert!(sum(&time.without) < 0.02, "{}", sum(&time.without));
     }
 
     #[test]
     fn without_a_count_for_each_thread_all_share_the_processes() {
-        let time = ProcessorTime::of(&recording(40, 100, |_, _| None, 6.8), &|_| true);
+        let time = ProcessorTime::new(&recording(40, 100, |_, _| None, 6.8), &|_| true);
         is_about(sum(&time.with), 6.8);
         is_about(sum(&time.without), 40.0 - 6.8);
     }
@@ -174,12 +174,12 @@ mod tests {
     fn time_of_blocked_threads_is_not_lost() {
         // It is seen running at each tenth moment, and has run for 2 ms before each.
         let recording = recording(1, 100, |_, _| Some(0.002), 0.2);
-        let time = ProcessorTime::of(&recording, &|at: usize| at.is_multiple_of(10));
+        let time = ProcessorTime::new(&recording, &|at: usize| at.is_multiple_of(10));
         is_about(sum(&time.with), 0.2);
         assert!(time.with.iter().enumerate().all(|(at, seconds)| at.is_multiple_of(10) || *seconds == 0.0));
         // Threads that ended between two samples are only in the processes' figures.
         let recording = Recording { counts: Counts { user_s: 0.5, ..Counts::default() }, ..recording };
-        is_about(sum(&ProcessorTime::of(&recording, &|at: usize| at.is_multiple_of(10)).with), 0.5);
+        is_about(sum(&ProcessorTime::new(&recording, &|at: usize| at.is_multiple_of(10)).with), 0.5);
     }
 
     #[test]

@@ -103,12 +103,12 @@ fn set(thread: Pid, kind: libc::c_int) -> io::Result<([u64; MOST], usize)> {
 /// The thread has ended, or is not stopped.
 pub(crate) fn read(thread: Pid) -> io::Result<Option<Registers>> {
     let (words, count) = set(thread, NT_PRSTATUS)?;
-    Ok(of(thread, &words, count))
+    Ok(from_words(thread, &words, count))
 }
 
 /// struct user_regs_struct (sys/user.h): rbp is the fifth word, orig_rax the 16th, rip the 17th, rsp the 20th.
 #[cfg(target_arch = "x86_64")]
-fn of(_: Pid, words: &[u64; MOST], count: usize) -> Option<Registers> {
+fn from_words(_: Pid, words: &[u64; MOST], count: usize) -> Option<Registers> {
     // The set of a 32-bit program is shorter.
     if count < 27 {
         return None;
@@ -120,7 +120,7 @@ fn of(_: Pid, words: &[u64; MOST], count: usize) -> Option<Registers> {
 
 /// struct user_pt_regs (asm/ptrace.h): x0 to x30, sp, pc.
 #[cfg(target_arch = "aarch64")]
-fn of(thread: Pid, words: &[u64; MOST], count: usize) -> Option<Registers> {
+fn from_words(thread: Pid, words: &[u64; MOST], count: usize) -> Option<Registers> {
     /// NT_ARM_SYSTEM_CALL (linux/elf.h): one int, -1 outside of a system call.
     const SYSTEM_CALL: libc::c_int = 0x404;
     if count < MOST {
@@ -132,7 +132,7 @@ fn of(thread: Pid, words: &[u64; MOST], count: usize) -> Option<Registers> {
 }
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-fn of(_: Pid, _: &[u64; MOST], _: usize) -> Option<Registers> {
+fn from_words(_: Pid, _: &[u64; MOST], _: usize) -> Option<Registers> {
     None
 }
 

@@ -98,7 +98,7 @@ pub fn record(target: &Target, options: &Options) -> Result<Recording, Error> {
         Target::Process(pid) => (attach(*pid)?, format!("process {pid}")),
     };
     let own = matches!(target, Target::Command { .. });
-    let mut sampler = Sampler::of(pid, own, library);
+    let mut sampler = Sampler::with_library(pid, own, library);
     let result = sampler.run(options);
     let ended = own.then(|| sampler.end());
     result.map_err(|error| match error {
@@ -232,7 +232,7 @@ struct Sampler {
 }
 
 impl Sampler {
-    fn of(root: i32, own: bool, library: Library) -> Sampler {
+    fn with_library(root: i32, own: bool, library: Library) -> Sampler {
         let path = proc::program(root).map_or_else(String::new, |path| path.display().to_string());
         Sampler {
             root,
@@ -336,7 +336,7 @@ impl Sampler {
 
     fn open(&mut self, pid: i32) {
         let Some(stat) = proc::stat(pid, None) else { return };
-        let space = Space::of(pid, &mut self.library);
+        let space = Space::open(pid, &mut self.library);
         if let Some(path) = proc::program(pid) {
             let path = path.display().to_string();
             self.programs.insert(pid, (space.named(&self.library, &path), path));

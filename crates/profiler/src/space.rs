@@ -45,7 +45,7 @@ mod native {
 
 /// A place in the code: the number of a module, and an address in its file. For a caller it is the return address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Place {
+pub(crate) struct CodeAddress {
     /// `None` outside of all modules; then the address is the one in memory.
     pub(crate) module: Option<u32>,
     pub(crate) address: u64,
@@ -54,7 +54,7 @@ pub(crate) struct Place {
 /// The stack of a sample, the innermost function first.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Walk {
-    pub(crate) places: Vec<Place>,
+    pub(crate) places: Vec<CodeAddress>,
     /// Whether the walk ended before the thread's first function.
     pub(crate) truncated: bool,
 }
@@ -105,7 +105,7 @@ const LEAST_PAUSE: Duration = Duration::from_millis(1);
 const MOST_PAUSE: Duration = Duration::from_millis(250);
 
 impl Space {
-    pub(crate) fn of(pid: i32, library: &mut Library) -> Space {
+    pub(crate) fn open(pid: i32, library: &mut Library) -> Space {
         let mut space = Space {
             pid,
             modules: Vec::new(),
@@ -173,10 +173,10 @@ impl Space {
         Some((placed, &library.modules[placed.number as usize]))
     }
 
-    fn place(&self, library: &Library, address: u64) -> Place {
+    fn place(&self, library: &Library, address: u64) -> CodeAddress {
         match self.module(library, address) {
-            Some((placed, _)) => Place { module: Some(placed.number), address: placed.place(address) },
-            None => Place { module: None, address },
+            Some((placed, _)) => CodeAddress { module: Some(placed.number), address: placed.place(address) },
+            None => CodeAddress { module: None, address },
         }
     }
 
@@ -281,7 +281,8 @@ impl Space {
         stack: &Stack,
     ) -> Option<Registers> {
         let place = placed.place(at.pc);
-        let function = module.symbols.at(place.saturating_sub(1)).or_else(|| module.symbols.at(place))?;
+        let function =
+            module.symbols.function_at(place.saturating_sub(1)).or_else(|| module.symbols.function_at(place))?;
         let known = self.sizes.borrow().get(&at.pc).copied();
         let frame = known.unwrap_or_else(|| {
             let code = module.code(function.start);
@@ -302,7 +303,7 @@ impl Space {
     fn by_search(&self, library: &Library, at: &Registers, lookup: u64, stack: &Stack) -> Option<Registers> {
         let located @ (placed, module) = self.module(library, lookup)?;
         let place = placed.place(lookup);
-        let start = module.symbols.at(place).map(|function| function.start);
+        let start = module.symbols.function_at(place).map(|function| function.start);
         let mut second: Option<(u64, u64)> = None;
         let mut slot = at.sp.next_multiple_of(8);
         while slot < at.sp.saturating_add(REACH) {
@@ -343,7 +344,9 @@ impl Space {
                 let near = match start {
                     Some(start) => address == start,
                     // It is unknown where the function begins.
-                    None => address <= place && place - address < 16 << 10 && called.symbols.at(address).is_none(),
+                    None => {
+                        address <= place && place - address < 16 << 10 && called.symbols.function_at(address).is_none()
+                    }
                 };
                 if near {
                     return true;
@@ -368,7 +371,7 @@ impl Space {
 fn is_first(module: &Module, address: u64) -> bool {
     const FIRST: [&str; 8] =
         ["_start", "_start_c", "_dlstart", "__clone", "clone", "clone3", "__clone3", "__libc_start_main"];
-    let function = module.symbols.at(address);
+    let function = module.symbols.function_at(address);
     function.and_then(|function| function.name.as_deref()).is_some_and(|name| FIRST.contains(&name))
 }
 

@@ -19,7 +19,7 @@ use crate::wait::{self, Change, End, Patience};
 
 /// The state of a stopped thread.
 #[derive(Debug)]
-pub(crate) struct Seen {
+pub(crate) struct StoppedThread {
     /// `None` if it ended before it stopped.
     pub(crate) registers: Option<Registers>,
     pub(crate) stack: Stack,
@@ -50,7 +50,7 @@ pub(crate) fn each(
     threads: &[(i32, i32)],
     counts_faults: bool,
     reaped: &mut Vec<Reaped>,
-    seen: &mut dyn FnMut(usize, Seen),
+    seen: &mut dyn FnMut(usize, StoppedThread),
 ) -> Result<usize, Errno> {
     let mut lost = 0;
     let mut open: HashMap<Pid, (usize, u64)> = HashMap::new();
@@ -96,7 +96,7 @@ pub(crate) fn each(
                 // The rest does not need the thread to stand still.
                 if let Some((at, before, registers, stack)) = looked {
                     let after = faults(threads[at].0, thread).unwrap_or(before);
-                    seen(at, Seen { registers, stack, faults: after.saturating_sub(before) });
+                    seen(at, StoppedThread { registers, stack, faults: after.saturating_sub(before) });
                 }
             }
             Ok(Some((thread, Change::Call))) => wait::release(thread, 0),

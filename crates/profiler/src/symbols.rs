@@ -33,7 +33,7 @@ const LONGEST: u64 = 64 << 10;
 impl Symbols {
     /// Reads the functions of a file. `path` is the file's, for debug files beside it; `root` is put in front of the
     /// paths of the system's debug files.
-    pub(crate) fn of(file: &ElfFile64<'_, Endianness>, path: &Path, root: &Path) -> Symbols {
+    pub(crate) fn read(file: &ElfFile64<'_, Endianness>, path: &Path, root: &Path) -> Symbols {
         let mut symbols = Symbols::default();
         symbols.add(file);
         if !symbols.full
@@ -104,7 +104,7 @@ impl Symbols {
     }
 
     /// The function that holds this address.
-    pub(crate) fn at(&self, address: u64) -> Option<&Function> {
+    pub(crate) fn function_at(&self, address: u64) -> Option<&Function> {
         let after = self.functions.partition_point(|function| function.start <= address);
         let function = self.functions.get(after.checked_sub(1)?)?;
         let end = match function.end > function.start {
@@ -192,12 +192,12 @@ mod tests {
     fn addresses_have_the_functions_around_them() {
         let mut symbols = Symbols::default();
         symbols.complete([function(10, 20, "__one"), function(10, 20, "one"), function(40, 40, "two")]);
-        assert_eq!(symbols.at(19).unwrap().name.as_deref(), Some("one"));
-        assert_eq!(symbols.at(20), None);
-        assert_eq!(symbols.at(90).unwrap().name.as_deref(), Some("two"));
-        assert_eq!(symbols.at(40 + LONGEST), None);
+        assert_eq!(symbols.function_at(19).unwrap().name.as_deref(), Some("one"));
+        assert_eq!(symbols.function_at(20), None);
+        assert_eq!(symbols.function_at(90).unwrap().name.as_deref(), Some("two"));
+        assert_eq!(symbols.function_at(40 + LONGEST), None);
         symbols.complete([function(10, 30, "other")]);
-        assert_eq!(symbols.at(10).unwrap().name.as_deref(), Some("one"));
+        assert_eq!(symbols.function_at(10).unwrap().name.as_deref(), Some("one"));
     }
 
     #[test]

@@ -73,7 +73,7 @@ pub(crate) const SH_TYPE: usize = 4;
 pub(crate) const SH_FLAGS: usize = 8;
 
 impl Layout {
-    pub(crate) fn of(object: &Object<'_>) -> &'static Layout {
+    pub(crate) fn for_object(object: &Object<'_>) -> &'static Layout {
         if object.machine.bits == 64 { &ELF64 } else { &ELF32 }
     }
 

@@ -34,7 +34,7 @@ pub fn localise(data: &[u8], keep: &dyn Fn(&[u8]) -> bool) -> Result<Vec<u8>, Ob
     if table.data.is_empty() {
         return Ok(data.to_vec());
     }
-    let layout = Layout::of(&object);
+    let layout = Layout::for_object(&object);
     let order = Order::new(&object, table, layout, keep)?;
 
     let mut edit = Edit { out: data.to_vec(), headers: sections.offset, table: table_index, layout, order: &order };

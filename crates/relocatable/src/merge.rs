@@ -23,7 +23,7 @@ pub fn merge(first: &[u8], second: &[u8]) -> Result<Vec<u8>, ObjectError> {
     if one != other {
         return Err(ObjectError::Mixed { first: one.to_string(), second: other.to_string() });
     }
-    let layout = Layout::of(&inputs[0].object);
+    let layout = Layout::for_object(&inputs[0].object);
     let mut numbers = Numbers::default();
     for input in &inputs {
         numbers.sections(input)?;

@@ -112,7 +112,7 @@ impl Blob {
         let mut memory = vec![0; end as usize];
         for load in [text, data] {
             let from = load.address as usize;
-            memory[from..from + load.file_size as usize].copy_from_slice(image.from(load.address));
+            memory[from..from + load.file_size as usize].copy_from_slice(image.bytes_from(load.address));
         }
         let name = |symbol: &Symbol<'_>| String::from_utf8_lossy(symbol.name).into_owned();
         let all = image.symbols();

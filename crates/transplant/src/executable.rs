@@ -74,7 +74,7 @@ impl<'a> Executable<'a> {
     /// It is damaged, or for an architecture without donors for executables.
     pub fn read(bytes: &'a [u8]) -> Result<Executable<'a>, Refusal> {
         let image = Image::parse(bytes)?;
-        let kind = Linked::of(marks(&image));
+        let kind = Linked::from_marks(marks(&image));
         Ok(Executable { image, kind })
     }
 

@@ -13,10 +13,10 @@ use crate::relocations::Relocations;
 /// family is not there, or not certain.
 pub fn functions(program: &[u8]) -> Vec<(Range<u64>, String)> {
     let Ok(image) = Image::parse(program) else { return Vec::new() };
-    let (Some(machine), Ok(relocations)) = (code::machine(image.arch), Relocations::of(&image)) else {
+    let (Some(machine), Ok(relocations)) = (code::machine(image.arch), Relocations::read_static(&image)) else {
         return Vec::new();
     };
-    let mut code = Code::of(machine, &image, &relocations, true);
+    let mut code = Code::new(machine, &image, &relocations, true);
     let Ok(family) = family::find(&mut code) else { return Vec::new() };
     let roles: BTreeMap<u64, &str> = family
         .core

@@ -318,7 +318,7 @@ impl<'a> Image<'a> {
     }
 
     /// The bytes of the file from that address to the end of its segment.
-    pub(crate) fn from(&self, address: u64) -> &'a [u8] {
+    pub(crate) fn bytes_from(&self, address: u64) -> &'a [u8] {
         let load = self.loads().find(|load| (load.address..load.address + load.file_size).contains(&address));
         load.and_then(|load| {
             let start = usize::try_from(load.offset + (address - load.address)).ok()?;
@@ -329,13 +329,13 @@ impl<'a> Image<'a> {
 
     /// `size` bytes from that address on.
     pub(crate) fn read(&self, address: u64, size: usize) -> Option<&'a [u8]> {
-        self.from(address).get(..size)
+        self.bytes_from(address).get(..size)
     }
 
     /// The ranges that may be code: address and bytes.
     pub(crate) fn executable(&self) -> impl Iterator<Item = (u64, &'a [u8])> {
         self.code.iter().map(|range| {
-            let bytes = self.from(range.start);
+            let bytes = self.bytes_from(range.start);
             let size = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
             (range.start, bytes.get(..size).unwrap_or(bytes))
         })
@@ -353,7 +353,9 @@ impl<'a> Image<'a> {
     pub(crate) fn find(&self, wanted: &[u8]) -> Vec<u64> {
         let mut found = Vec::new();
         for load in self.loads() {
-            found.extend(memchr::memmem::find_iter(self.from(load.address), wanted).map(|at| load.address + at as u64));
+            found.extend(
+                memchr::memmem::find_iter(self.bytes_from(load.address), wanted).map(|at| load.address + at as u64),
+            );
         }
         found
     }
@@ -403,7 +405,7 @@ impl equivalence::Program for Image<'_> {
     }
 
     fn code(&self, address: u64) -> &[u8] {
-        if self.is_executable(address) { self.from(address) } else { &[] }
+        if self.is_executable(address) { self.bytes_from(address) } else { &[] }
     }
 
     fn constant(&self, address: u64, size: usize) -> Option<&[u8]> {

@@ -62,7 +62,7 @@ pub(crate) fn assemble(parts: Parts<'_>) -> Result<Vec<u8>, PlanError> {
     let Location { base, offset } = location;
     let relative = |address: u64| address.wrapping_sub(base);
 
-    let storage = ThreadStorage::of(image, &blob.tls, blob.thread_image())?;
+    let storage = ThreadStorage::combine(image, &blob.tls, blob.thread_image())?;
     blob.move_thread_distances(&storage)?;
     // The copy of the storage, and the relocations, on pages of their own behind the donor's data.
     let copy = blob.memory.len() as u64;
@@ -190,7 +190,7 @@ fn append_sections(
     place: &NewAddresses,
     (appended, storage, segments): (&Appended, &ThreadStorage, usize),
 ) {
-    let mut table = SectionTable::of(image);
+    let mut table = SectionTable::from_image(image);
     let section = |kind, flags, from: u64, to: u64, align| {
         appended.section(kind, flags, &(place.base + from..place.base + to), align)
     };

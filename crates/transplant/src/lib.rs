@@ -59,4 +59,4 @@ pub use merge::needed::{Need, NeedPlan};
 pub use merge::{Libc, Merge, MergePlan};
 pub use plan::{Entry, Graft, Plan};
 pub use refusal::{Refusal, Remedy};
-pub use strings::{Absence, Kept, StringEntry};
+pub use strings::{Absence, KeptReason, StringEntry};

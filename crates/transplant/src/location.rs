@@ -30,7 +30,7 @@ impl Location {
     /// Chooses the donor's place in a program: as far behind the program's ELF header in memory as in the file, if the
     /// header is mapped at all. If that takes much room, or is out of a jump's reach, it is done only for a program
     /// that refers to its ELF header.
-    pub(crate) fn of(code: &Code<'_>) -> Location {
+    pub(crate) fn choose(code: &Code<'_>) -> Location {
         let (image, page) = (code.image, code.machine.page());
         let (closest, matching) = Location::candidates(image, page);
         let Some((header, distance)) = matching else { return closest };
@@ -48,13 +48,13 @@ impl Location {
     ///
     /// # Errors
     /// It refers to its ELF header, and the distances would take more than [`MOST_ZEROS`].
-    pub(crate) fn of_dynamic(image: &Image<'_>, machine: &'static dyn Machine) -> Result<Location, Refusal> {
+    pub(crate) fn choose_dynamic(image: &Image<'_>, machine: &'static dyn Machine) -> Result<Location, Refusal> {
         let (closest, matching) = Location::candidates(image, machine.page());
         let Some((header, distance)) = matching else { return Ok(closest) };
         let hole = distance - closest.offset;
         let refers = || -> Result<bool, Refusal> {
-            let relocations = Relocations::of_dynamic(image)?;
-            Ok(refers_to_header(&Code::of(machine, image, &relocations, true), header))
+            let relocations = Relocations::read_dynamic(image)?;
+            Ok(refers_to_header(&Code::new(machine, image, &relocations, true), header))
         };
         if hole > MOST_HOLE {
             if !refers()? {

@@ -79,8 +79,8 @@ pub(crate) fn graft(executable: &Executable<'_>, blob: &Blob, as_if_stripped: bo
     if blob.variables.is_some() {
         return Err(BlobError::Layout("it is for the dynamic loader".to_owned()).into());
     }
-    let relocations = Relocations::of(image)?;
-    let mut code = Code::of(machine, image, &relocations, !as_if_stripped);
+    let relocations = Relocations::read_static(image)?;
+    let mut code = Code::new(machine, image, &relocations, !as_if_stripped);
     let family = family::find(&mut code)?;
     let errno_offset = libc::errno_offset(&code, &family)?;
     libc::check_fork(&mut code, &family)?;
@@ -133,7 +133,7 @@ pub(crate) fn graft(executable: &Executable<'_>, blob: &Blob, as_if_stripped: bo
         machine,
         image,
         relocations: &relocations,
-        location: Location::of(&code),
+        location: Location::choose(&code),
         blob: blob.clone(),
         jumps,
         main: main_call.edit,

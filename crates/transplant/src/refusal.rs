@@ -190,17 +190,17 @@ impl Refusal {
                 "preload an allocator (LD_PRELOAD), or link the program statically against a grafted `libc.a`"
             }
             Refusal::Library => "graft the programs that load it, or their libc",
-            Refusal::NoMalloc => {
-                "leave it as it is: it asks malloc for no memory, so that none would make a difference"
-            }
+            Refusal::NoMalloc => "leave it unchanged: it never calls malloc, so a graft would make no difference",
             Refusal::Other { .. } | Refusal::NoMallocng => return Remedy::Inspect,
             Refusal::Grafted { .. } => return Remedy::GraftStock,
             Refusal::Strings { .. } => return Remedy::WithoutStrings,
             Refusal::Loader { .. } => {
-                "what is not certain is not grafted: leave it as it is, or preload an allocator (LD_PRELOAD)"
+                "without certainty there is no graft: leave it unchanged, or preload an allocator (LD_PRELOAD)"
             }
-            Refusal::Merge { .. } => "what is not certain is not merged: preload an allocator (LD_PRELOAD)",
-            Refusal::BringsAllocator { .. } => "leave it as it is: blocks of one allocator would be freed by the other",
+            Refusal::Merge { .. } => "without certainty there is no merge: preload an allocator (LD_PRELOAD)",
+            Refusal::BringsAllocator { .. } => {
+                "leave it unchanged: blocks of one allocator would be freed by the other"
+            }
             Refusal::LibrariesUnknown { .. } => {
                 "run this where the program finds its libraries, with LD_LIBRARY_PATH as it is when the program starts, or \
                  name the root folder that has them"

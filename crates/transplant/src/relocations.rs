@@ -22,16 +22,16 @@ pub(crate) struct Relocations {
 
 impl Relocations {
     /// Reads the relocations of a program that needs no libraries.
-    pub(crate) fn of(image: &Image<'_>) -> Result<Relocations, Refusal> {
-        Relocations::read(image, false)
+    pub(crate) fn read_static(image: &Image<'_>) -> Result<Relocations, Refusal> {
+        Relocations::parse(image, false)
     }
 
     /// Reads the relocations of a program that may need libraries.
-    pub(crate) fn of_dynamic(image: &Image<'_>) -> Result<Relocations, Refusal> {
-        Relocations::read(image, true)
+    pub(crate) fn read_dynamic(image: &Image<'_>) -> Result<Relocations, Refusal> {
+        Relocations::parse(image, true)
     }
 
-    fn read(image: &Image<'_>, may_need: bool) -> Result<Relocations, Refusal> {
+    fn parse(image: &Image<'_>, may_need: bool) -> Result<Relocations, Refusal> {
         let mut relocations = Relocations::default();
         let Some(dynamic) = image.segment(PT_DYNAMIC) else { return Ok(relocations) };
         let relative = image.relative_kind();

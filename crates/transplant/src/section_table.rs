@@ -34,7 +34,7 @@ pub(crate) struct SectionTable {
 
 impl SectionTable {
     /// Takes the program's section headers. The program has some.
-    pub(crate) fn of(image: &Image<'_>) -> SectionTable {
+    pub(crate) fn from_image(image: &Image<'_>) -> SectionTable {
         let (sections, names) = (image.sections.clone(), usize::from(image.names_index));
         let text = sections[names].content().and_then(|at| image.bytes.get(at)).unwrap_or_default().to_vec();
         SectionTable { stock: sections.len(), sections, text, names }

@@ -33,7 +33,7 @@ pub(crate) struct ThreadStorage {
 
 impl ThreadStorage {
     /// The donor's part has the segment `own`, and the bytes `initial` as its image.
-    pub(crate) fn of(image: &Image<'_>, own: &Segment, initial: &[u8]) -> Result<ThreadStorage, Refusal> {
+    pub(crate) fn combine(image: &Image<'_>, own: &Segment, initial: &[u8]) -> Result<ThreadStorage, Refusal> {
         let stock = image.segment(PT_TLS).copied();
         let stock = stock.unwrap_or(Segment { kind: PT_TLS, align: 1, ..Segment::default() });
         match image.arch {

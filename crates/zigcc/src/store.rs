@@ -188,15 +188,15 @@ fn hexadecimal(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    struct Place(PathBuf);
+    struct TestFolder(PathBuf);
 
-    impl Place {
-        fn new(name: &str) -> Place {
+    impl TestFolder {
+        fn new(name: &str) -> TestFolder {
             let folder = env::temp_dir().join(format!("allograft zigcc {name} {}", process::id()));
             fs::create_dir_all(folder.join("made")).unwrap();
             fs::create_dir_all(folder.join("out")).unwrap();
             fs::write(folder.join("made/a"), "one").unwrap();
-            Place(folder)
+            TestFolder(folder)
         }
 
         fn store(&self) -> Store {
@@ -208,7 +208,7 @@ mod tests {
         }
     }
 
-    impl Drop for Place {
+    impl Drop for TestFolder {
         fn drop(&mut self) {
             let _ = fs::remove_dir_all(&self.0);
         }
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn what_was_kept_comes_back_for_the_same_key_only() {
-        let place = Place::new("kept");
+        let place = TestFolder::new("kept");
         let (store, names) = (place.store(), ["a".to_owned()]);
         assert!(!store.fetch(&key("x"), &names, &place.path("out")).unwrap());
         store.keep(&key("x"), &names, &place.path("made"));
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn a_damaged_entry_is_made_again() {
-        let place = Place::new("damaged");
+        let place = TestFolder::new("damaged");
         let (store, names) = (place.store(), ["a".to_owned()]);
         store.keep(&key("x"), &names, &place.path("made"));
         fs::write(place.path("store").join(key("x").name()).join("a"), "two").unwrap();
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn a_key_tells_texts_and_files_apart() {
-        let place = Place::new("key");
+        let place = TestFolder::new("key");
         let two = |one: &str, other: &str| {
             let mut key = key(one);
             key.text(other);
@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn entries_go_a_month_after_their_last_use() {
-        let place = Place::new("unused");
+        let place = TestFolder::new("unused");
         let store = place.store();
         store.keep(&key("x"), &["a".to_owned()], &place.path("made"));
         store.sweep(SystemTime::now() + UNUSED / 2);

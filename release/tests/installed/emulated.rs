@@ -19,7 +19,7 @@ fn work() -> Option<Work> {
         eprintln!("skipped: no binfmt_misc in a namespace: {}", String::from_utf8_lossy(&tried.stderr).trim());
         return None;
     }
-    let work = Work::of(Arch::Aarch64)?;
+    let work = Work::for_arch(Arch::Aarch64)?;
     let is_there = work.files().iter().any(|path| path.to_string_lossy().ends_with("_arm64.deb"));
     if !is_there {
         eprintln!("skipped: these packages are not for aarch64");

@@ -130,11 +130,11 @@ struct Work(Lab);
 impl Work {
     /// Returns a work folder. If the test cannot run here, prints the reason and returns `None`.
     fn new() -> Option<Work> {
-        Work::of(Arch::X86_64)
+        Work::for_arch(Arch::X86_64)
     }
 
     /// Returns a work folder whose `libc.a` and program are for `arch`.
-    fn of(arch: Arch) -> Option<Work> {
+    fn for_arch(arch: Arch) -> Option<Work> {
         let packages = match packages() {
             Ok(packages) => packages,
             Err(reason) => {

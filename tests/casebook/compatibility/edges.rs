@@ -12,15 +12,15 @@ use donors::Donor;
 use fixtures::trials::in_group;
 use libtest_mimic::{Failed, Trial};
 
-use super::Form;
+use super::HostForm;
 
 const PROGRAM: &str = "edges.c";
 
 /// The forms that ask: a static program has musl's malloc, a merged one replaces glibc's.
-const FORMS: [Form; 2] = [Form::Archive, Form::Merged];
+const FORMS: [HostForm; 2] = [HostForm::Archive, HostForm::Merged];
 
 /// Returns what the program prints: a line for each call, with a tab between call and answer.
-fn ask(bench: &Bench, form: Form, donor: Option<&'static Donor>) -> Result<String, String> {
+fn ask(bench: &Bench, form: HostForm, donor: Option<&'static Donor>) -> Result<String, String> {
     let program = form.program(bench, PROGRAM, donor);
     let output = Command::new(&program).output().map_err(|error| error.to_string())?;
     let text = String::from_utf8(output.stdout).map_err(|error| error.to_string())?;
@@ -31,7 +31,7 @@ fn ask(bench: &Bench, form: Form, donor: Option<&'static Donor>) -> Result<Strin
 }
 
 /// Asks, keeps the answers for the table, and compares them with the answers in `edges.tsv`.
-fn compare(bench: &Bench, form: Form, donor: Option<&'static Donor>) -> Result<(), String> {
+fn compare(bench: &Bench, form: HostForm, donor: Option<&'static Donor>) -> Result<(), String> {
     let arm = donor.map_or("stock", |donor| donor.name);
     let lines: Vec<String> = ask(bench, form, donor)?.lines().map(|line| format!("{form}\t{arm}\t{line}\n")).collect();
     let folder = fixtures::edge_results();
@@ -53,7 +53,7 @@ fn compare(bench: &Bench, form: Form, donor: Option<&'static Donor>) -> Result<(
 
 /// While blocks are counted, `mallinfo2` reports the exact amount in use.
 fn figures_are_exact(bench: &Bench, donor: &'static Donor) -> Result<(), String> {
-    let program = Form::Merged.program(bench, PROGRAM, Some(donor));
+    let program = HostForm::Merged.program(bench, PROGRAM, Some(donor));
     let output = Command::new(program).arg("counted").env("ALLOGRAFT_STATS", "1").output();
     let output = output.map_err(|error| error.to_string())?;
     if output.stdout == b"follows\n" { Ok(()) } else { Err(format!("{output:?}")) }
@@ -67,7 +67,7 @@ pub(super) fn trials(bench: &Arc<Bench>) -> Vec<Trial> {
             let bench = Arc::clone(bench);
             let test = move || -> Result<(), String> {
                 compare(&bench, form, donor)?;
-                donor.filter(|_| form == Form::Merged).map_or(Ok(()), |donor| figures_are_exact(&bench, donor))
+                donor.filter(|_| form == HostForm::Merged).map_or(Ok(()), |donor| figures_are_exact(&bench, donor))
             };
             let arm = donor.map_or("stock", |donor| donor.name);
             let is_quick = donor.is_none_or(|donor| donor.name == donors::DEFAULTS[0]);

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use casebook::bench::{Bench, Donors, Host};
 use casebook::finished::{self, Graft};
-use casebook::link::{Linker, Mode, Way};
+use casebook::link::{LinkSetup, Linker, Mode};
 use donors::Donor;
 use fixtures::link::Dynamic;
 use fixtures::trials::in_group;
@@ -35,7 +35,7 @@ const LIMIT: &str = "300";
 
 /// A kind of host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum HostForm {
     /// A grafted `libc.a`, and a program linked with it.
     Archive,
     /// A static program, linked with stock and then grafted.
@@ -46,26 +46,26 @@ enum Form {
     Merged,
 }
 
-impl Form {
-    const ALL: [Form; 4] = [Form::Archive, Form::Executable, Form::Loader, Form::Merged];
+impl HostForm {
+    const ALL: [HostForm; 4] = [HostForm::Archive, HostForm::Executable, HostForm::Loader, HostForm::Merged];
 
     /// Returns its column's title in the page.
     fn text(self) -> &'static str {
         match self {
-            Form::Archive => "`libc.a`",
-            Form::Executable => "linked executable",
-            Form::Loader => "musl's loader",
-            Form::Merged => "merged, glibc",
+            HostForm::Archive => "`libc.a`",
+            HostForm::Executable => "linked executable",
+            HostForm::Loader => "musl's loader",
+            HostForm::Merged => "merged, glibc",
         }
     }
 
     fn supports(self, donor: &Donor) -> bool {
         let arch = Arch::X86_64;
         match self {
-            Form::Archive => donor.supports(arch),
-            Form::Executable => donor.has_blob(arch),
-            Form::Loader => donor.has_loader(arch),
-            Form::Merged => donor.has_library(arch),
+            HostForm::Archive => donor.supports(arch),
+            HostForm::Executable => donor.has_blob(arch),
+            HostForm::Loader => donor.has_loader(arch),
+            HostForm::Merged => donor.has_library(arch),
         }
     }
 
@@ -73,12 +73,12 @@ impl Form {
     fn program(self, bench: &Bench, file: &str, donor: Option<&'static Donor>) -> PathBuf {
         let name = format!("{file} {self:?} {}", donor.map_or("stock", |donor| donor.name));
         match (self, donor) {
-            (Form::Archive | Form::Executable, None) => link_static(bench, file, Donors::STOCK, &name),
-            (Form::Archive, Some(donor)) => {
+            (HostForm::Archive | HostForm::Executable, None) => link_static(bench, file, Donors::STOCK, &name),
+            (HostForm::Archive, Some(donor)) => {
                 link_static(bench, file, Donors { malloc: Some(donor.name), strings: false }, &name)
             }
-            (Form::Executable, Some(donor)) => graft(bench, &self.program(bench, file, None), donor, &name),
-            (Form::Loader, donor) => {
+            (HostForm::Executable, Some(donor)) => graft(bench, &self.program(bench, file, None), donor, &name),
+            (HostForm::Loader, donor) => {
                 let loader = donor.map_or_else(
                     || fixtures::musl_loader(Arch::X86_64),
                     |donor| {
@@ -87,12 +87,12 @@ impl Form {
                 );
                 link_for(bench, file, &loader, &name)
             }
-            (Form::Merged, None) => bench.made(&name, |out| {
+            (HostForm::Merged, None) => bench.made(&name, |out| {
                 let mut compiler = fixtures::program::glibc_cc(Arch::X86_64);
                 compiler.args(["-O1", "-w", "-fno-builtin", "-pthread", "-DDYNAMIC"]).arg(source(file));
                 run(compiler.arg("-o").arg(out))
             }),
-            (Form::Merged, Some(donor)) => graft(bench, &self.program(bench, file, None), donor, &name),
+            (HostForm::Merged, Some(donor)) => graft(bench, &self.program(bench, file, None), donor, &name),
         }
     }
 
@@ -100,7 +100,7 @@ impl Form {
     fn library(self, bench: &Bench, file: &str) -> PathBuf {
         bench.made(&format!("{self:?} {file}.so"), |out| {
             let mut compiler = match self {
-                Form::Merged => fixtures::program::glibc_cc(Arch::X86_64),
+                HostForm::Merged => fixtures::program::glibc_cc(Arch::X86_64),
                 _ => {
                     let mut zig = fixtures::zig().command();
                     zig.args(["cc", "-target", Arch::X86_64.triple(), "-nostdlib", "-nostdinc", "-isystem"]);
@@ -113,13 +113,13 @@ impl Form {
     }
 }
 
-impl fmt::Display for Form {
+impl fmt::Display for HostForm {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            Form::Archive => "archive",
-            Form::Executable => "executable",
-            Form::Loader => "loader",
-            Form::Merged => "merged",
+            HostForm::Archive => "archive",
+            HostForm::Executable => "executable",
+            HostForm::Loader => "loader",
+            HostForm::Merged => "merged",
         })
     }
 }
@@ -141,7 +141,7 @@ fn object(bench: &Bench, file: &str, further: &[&str]) -> PathBuf {
 }
 
 fn link_static(bench: &Bench, file: &str, donors: Donors, name: &str) -> PathBuf {
-    let way = Way { host: Host::Debian(Arch::X86_64), linker: Linker::Lld, mode: Mode::StaticPie };
+    let way = LinkSetup { host: Host::Debian(Arch::X86_64), linker: Linker::Lld, mode: Mode::StaticPie };
     let (object, libc) = (object(bench, file, &[]), bench.libc(way.host, donors, &[]));
     bench.made(name, |out| way.link(bench, &libc, &[object], &[], out))
 }
@@ -161,14 +161,14 @@ fn graft(bench: &Bench, stock: &Path, donor: &'static Donor, name: &str) -> Path
 }
 
 /// Runs a row, and returns its outcome: the way the program ended, and its output.
-fn outcome(bench: &Bench, form: Form, program: &Path, row: &Row) -> String {
+fn outcome(bench: &Bench, form: HostForm, program: &Path, row: &Row) -> String {
     let script = if row.script.is_empty() { "exec \"$@\"" } else { row.script };
     let mut command = Command::new("timeout");
     command.args(["-k", "5", LIMIT, "sh", "-c", script, "sh"]).arg(program).arg(row.habit);
-    if matches!(form, Form::Loader | Form::Merged) {
+    if matches!(form, HostForm::Loader | HostForm::Merged) {
         command.env("HABITS_LIBRARY", form.library(bench, "plugin.c"));
     }
-    if form == Form::Merged {
+    if form == HostForm::Merged {
         command.env("HABITS_AUDIT", form.library(bench, "audit.c"));
     }
     match command.output() {
@@ -184,7 +184,7 @@ fn works(outcome: &str) -> bool {
 }
 
 /// Compares every row. Every difference has to be named, and every named difference has to exist.
-fn compare(bench: &Bench, form: Form, donor: &'static Donor, also_slow: bool) -> Result<(), String> {
+fn compare(bench: &Bench, form: HostForm, donor: &'static Donor, also_slow: bool) -> Result<(), String> {
     let program = |donor| form.program(bench, HABITS, donor);
     let (stock, grafted) = (program(None), program(Some(donor)));
     let (mut faults, mut cells) = (Vec::new(), String::new());
@@ -229,7 +229,7 @@ pub(crate) fn trials(bench: &Arc<Bench>) -> Vec<Trial> {
     let page = Trial::test("compatibility/the_page_has_the_table", || the_page_has_the_table().map_err(Failed::from));
     let mut trials = vec![page];
     trials.extend(edges::trials(bench));
-    for form in Form::ALL {
+    for form in HostForm::ALL {
         for donor in donors::all().iter().filter(|donor| form.supports(donor)) {
             for slow in [false, true] {
                 // The default tier has the default donor only.

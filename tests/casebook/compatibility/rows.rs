@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::Form;
+use super::HostForm;
 
 /// An environment or a habit of a program.
 pub(super) struct Row {
@@ -14,7 +14,7 @@ pub(super) struct Row {
     /// directly.
     pub(super) script: &'static str,
     /// The forms that it is tried in.
-    pub(super) forms: &'static [Form],
+    pub(super) forms: &'static [HostForm],
     /// Whether it needs a tool that takes seconds, so that the default tier leaves it out.
     pub(super) slow: bool,
 }
@@ -24,19 +24,19 @@ pub(super) struct Reason {
     /// The reason.
     text: &'static str,
     /// The cells that differ: rows, forms and donors.
-    cells: &'static [(&'static [&'static str], &'static [Form], &'static [&'static str])],
+    cells: &'static [(&'static [&'static str], &'static [HostForm], &'static [&'static str])],
 }
 
 impl Reason {
     /// Returns the donors that differ in that cell.
-    fn donors(&self, row: &str, form: Form) -> impl Iterator<Item = &'static str> {
+    fn donors(&self, row: &str, form: HostForm) -> impl Iterator<Item = &'static str> {
         let here = self.cells.iter().filter(move |(rows, forms, _)| rows.contains(&row) && forms.contains(&form));
         here.flat_map(|(_, _, donors)| donors.iter().copied())
     }
 }
 
 /// Whether the page names a difference there.
-pub(super) fn is_named(row: &Row, form: Form, donor: &str) -> bool {
+pub(super) fn is_named(row: &Row, form: HostForm, donor: &str) -> bool {
     REASONS.iter().any(|reason| reason.donors(row.text, form).any(|named| named == donor))
 }
 
@@ -47,10 +47,10 @@ pub(super) fn unknown_row() -> Option<&'static str> {
     unknown.next()
 }
 
-const ALL: &[Form] = &Form::ALL;
-const STATIC: &[Form] = &[Form::Archive, Form::Executable];
-const DYNAMIC: &[Form] = &[Form::Loader, Form::Merged];
-const GLIBC: &[Form] = &[Form::Merged];
+const ALL: &[HostForm] = &HostForm::ALL;
+const STATIC: &[HostForm] = &[HostForm::Archive, HostForm::Executable];
+const DYNAMIC: &[HostForm] = &[HostForm::Loader, HostForm::Merged];
+const GLIBC: &[HostForm] = &[HostForm::Merged];
 
 const fn habit(text: &'static str, habit: &'static str) -> Row {
     Row { text, habit, script: "", forms: ALL, slow: false }
@@ -60,7 +60,7 @@ const fn started(text: &'static str, script: &'static str) -> Row {
     Row { text, habit: "plain", script, forms: ALL, slow: false }
 }
 
-const fn only(forms: &'static [Form], row: Row) -> Row {
+const fn only(forms: &'static [HostForm], row: Row) -> Row {
     Row { forms, ..row }
 }
 
@@ -163,12 +163,12 @@ static REASONS: &[Reason] = &[
         text: "They reserve much address space at their start, to place blocks at random or far apart: their pages say \
                how much.",
         cells: &[
-            (LOCKING, &[Form::Archive], &["hardened", "hardened-light", "snmalloc-checks"]),
-            (LOCKING, &[Form::Executable, Form::Merged], &["snmalloc-checks"]),
-            (&[LIMITED, DUMPED], &[Form::Archive], &["hardened", "hardened-light", "snmalloc-checks"]),
-            (&[LIMITED, DUMPED], &[Form::Executable, Form::Merged], &["snmalloc-checks"]),
-            (&["`RLIMIT_AS` of 400 MB from the start"], &[Form::Archive], &["hardened", "hardened-light"]),
-            (&["valgrind"], &[Form::Archive], &["hardened", "hardened-light"]),
+            (LOCKING, &[HostForm::Archive], &["hardened", "hardened-light", "snmalloc-checks"]),
+            (LOCKING, &[HostForm::Executable, HostForm::Merged], &["snmalloc-checks"]),
+            (&[LIMITED, DUMPED], &[HostForm::Archive], &["hardened", "hardened-light", "snmalloc-checks"]),
+            (&[LIMITED, DUMPED], &[HostForm::Executable, HostForm::Merged], &["snmalloc-checks"]),
+            (&["`RLIMIT_AS` of 400 MB from the start"], &[HostForm::Archive], &["hardened", "hardened-light"]),
+            (&["valgrind"], &[HostForm::Archive], &["hardened", "hardened-light"]),
         ],
     },
     Reason {
@@ -176,7 +176,7 @@ static REASONS: &[Reason] = &[
         cells: &[
             (
                 &[LOCKED_LITTLE],
-                &[Form::Archive],
+                &[HostForm::Archive],
                 &[
                     "hardened",
                     "hardened-light",
@@ -189,42 +189,42 @@ static REASONS: &[Reason] = &[
                     "snmalloc-checks",
                 ],
             ),
-            (&[LOCKED_LITTLE], &[Form::Executable], &["mimalloc-secure", "snmalloc-checks"]),
-            (&[LOCKED_LITTLE], &[Form::Loader], &["rpmalloc"]),
+            (&[LOCKED_LITTLE], &[HostForm::Executable], &["mimalloc-secure", "snmalloc-checks"]),
+            (&[LOCKED_LITTLE], &[HostForm::Loader], &["rpmalloc"]),
             (
                 &[LOCKED_LITTLE],
-                &[Form::Merged],
+                &[HostForm::Merged],
                 &["jemalloc", "mimalloc-secure", "mimalloc3", "rpmalloc", "scudo", "snmalloc-checks"],
             ),
         ],
     },
     Reason {
         text: "They map memory in pieces of 32 MiB, which is writable at once, and a first thread takes another.",
-        cells: &[(&[ACCOUNTED], &[Form::Archive, Form::Executable, Form::Merged], &["mimalloc-secure"])],
+        cells: &[(&[ACCOUNTED], &[HostForm::Archive, HostForm::Executable, HostForm::Merged], &["mimalloc-secure"])],
     },
     Reason {
         text: "They are built against attacks, and ask for random numbers in each thread (`getrandom`).",
         cells: &[
-            (&[FILTERED_THREADS], &[Form::Archive], &["mimalloc-secure", "snmalloc-checks"]),
-            (&[FILTERED_THREADS], &[Form::Executable], &["mimalloc-secure", "snmalloc-checks"]),
+            (&[FILTERED_THREADS], &[HostForm::Archive], &["mimalloc-secure", "snmalloc-checks"]),
+            (&[FILTERED_THREADS], &[HostForm::Executable], &["mimalloc-secure", "snmalloc-checks"]),
         ],
     },
     Reason {
         text: "A thread's own data of this donor takes most of the smallest stack, which glibc takes it from.",
-        cells: &[(&["threads with the smallest stacks"], &[Form::Merged], &["scudo"])],
+        cells: &[(&["threads with the smallest stacks"], &[HostForm::Merged], &["scudo"])],
     },
 ];
 
 /// Returns the table of the page, with the reasons below it.
 pub(super) fn table() -> String {
     let mut text = String::from("| environment or habit |");
-    for form in Form::ALL {
+    for form in HostForm::ALL {
         let _ = write!(text, " {} |", form.text());
     }
     text.push_str("\n| --- | --- | --- | --- | --- |\n");
     for row in ROWS {
         let _ = write!(text, "| {} |", row.text);
-        for form in Form::ALL {
+        for form in HostForm::ALL {
             let cell = if row.forms.contains(&form) { cell(row, form) } else { String::new() };
             let _ = write!(text, " {cell} |");
         }
@@ -237,7 +237,7 @@ pub(super) fn table() -> String {
     text
 }
 
-fn cell(row: &Row, form: Form) -> String {
+fn cell(row: &Row, form: HostForm) -> String {
     let named = REASONS.iter().enumerate().map(|(number, reason)| (number, reason.donors(row.text, form)));
     let named: Vec<String> = named
         .map(|(number, donors)| (number, donors.collect::<Vec<_>>()))

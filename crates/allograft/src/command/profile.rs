@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use format::Arch;
-use inspector::{Libc, Link, Way};
+use inspector::{GraftMethod, Libc, Link};
 use profiler::{Analysis, Bottleneck, Error, Options, Profile as Profiled, Target};
 
 use super::bench::{command_to_measure, interruption};
@@ -153,9 +153,9 @@ impl Profile {
         let words: Vec<String> = self.command.iter().map(|word| quoted(&word.to_string_lossy())).collect();
         let bench = |what: &str| command_to_measure(&self.command[0].to_string_lossy(), what);
         let command = match (report.graft.way, report.link) {
-            _ if words.len() == 1 && report.graft.way == Way::Graft => bench(&words[0]),
-            (Way::Graft, _) if !words.is_empty() => bench(&words.join(" ")),
-            (Way::Graft, _) => format!("allograft graft {path}"),
+            _ if words.len() == 1 && report.graft.way == GraftMethod::Graft => bench(&words[0]),
+            (GraftMethod::Graft, _) if !words.is_empty() => bench(&words.join(" ")),
+            (GraftMethod::Graft, _) => format!("allograft graft {path}"),
             (_, Some(Link::Dynamic)) => {
                 let libc = if report.libc == Libc::Musl { "musl" } else { "gnu" };
                 format!("allograft emit --target {}-linux-{libc} --as shared", std::env::consts::ARCH)

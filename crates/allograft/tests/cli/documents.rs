@@ -64,8 +64,8 @@ fn inspect_of_an_image() {
     let lab = Lab::new();
     program(&lab, "echo");
     let layer = Tar::default().file("bin/echo", 0o755, &fs::read(lab.path("echo")).expect("a program")).bytes();
-    let image = Image::of(layer).with("LD_PRELOAD=/usr/lib/libfast.so");
-    lab.put("app.tar", &Layout::of(&[image]).tar());
+    let image = Image::new(layer).with("LD_PRELOAD=/usr/lib/libfast.so");
+    lab.put("app.tar", &Layout::new(&[image]).tar());
     let ran = lab.run(["inspect", "app.tar", "--expect", "mallocng", "--json"]).exits(0);
     golden("inspect", "inspect_image", &lab, &ran.out);
 }

@@ -36,7 +36,7 @@ fn layer(lab: &Lab) -> Vec<u8> {
 /// An image with a lower layer that is hidden in part.
 fn image(lab: &Lab, packing: Packing) -> Image {
     let below = Tar::default().folder("usr/").file("usr/notes", 0o644, b"older\n").bytes();
-    let mut image = Image::of(below).with("PATH=/srv");
+    let mut image = Image::new(below).with("PATH=/srv");
     image.layers.push((packing, layer(lab)));
     image
 }
@@ -224,7 +224,7 @@ fn each_platform_is_grafted_where_something_can_be() {
     let lab = Lab::new();
     let native = image(&lab, Packing::Plain);
     let foreign =
-        Image { architecture: "s390x", ..Image::of(Tar::default().file("notes", 0o644, b"nothing\n").bytes()) };
+        Image { architecture: "s390x", ..Image::new(Tar::default().file("notes", 0o644, b"nothing\n").bytes()) };
     let mut layout = Layout::default();
     let inner = vec![layout.image(&native), layout.image(&foreign)];
     // As `docker buildx` writes it: an index in the index.
@@ -258,9 +258,9 @@ fn a_foreign_platform_follows_the_rules_for_executables() {
     let path = foreign(&lab);
     let of = |architecture: &'static str, bytes: &[u8]| Image {
         architecture,
-        ..Image::of(Tar::default().file("echo", 0o755, bytes).bytes())
+        ..Image::new(Tar::default().file("echo", 0o755, bytes).bytes())
     };
-    put(&lab, "image", &Layout::of(&[of("amd64", &native), of("arm64", &fs::read(&path).unwrap())]));
+    put(&lab, "image", &Layout::new(&[of("amd64", &native), of("arm64", &fs::read(&path).unwrap())]));
     let grafted = |path: Option<&std::ffi::OsStr>, more: &[&str], out: &str| -> (Vec<String>, Vec<String>) {
         let output = run(&lab, path, &[&["graft", "image", "-o", out, "--json"], more].concat());
         assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
@@ -320,7 +320,7 @@ fn the_list_for_docker_load_names_the_graft() {
 #[test]
 fn on_a_layer_packed_by_zstd_comes_one_packed_by_gzip() {
     let lab = Lab::new();
-    put(&lab, "image", &Layout::of(&[image(&lab, Packing::Zstd)]));
+    put(&lab, "image", &Layout::new(&[image(&lab, Packing::Zstd)]));
     lab.run(["graft", "image", "-o", "new"]).exits(0);
     let (manifest, _, entries) = top(&lab.path("new"));
     assert!(manifest["layers"][1]["mediaType"].as_str().unwrap().ends_with("zstd"));
@@ -364,7 +364,7 @@ fn programs_that_stay_for_one_reason_are_told_in_one_line() {
     let tar = (0..20).fold(Tar::default().file("echo", 0o755, &echo), |tar, number| {
         tar.file(&format!("ls-{number:02}"), 0o755, &ls)
     });
-    put(&lab, "image", &Layout::of(&[Image::of(tar.bytes())]));
+    put(&lab, "image", &Layout::new(&[Image::new(tar.bytes())]));
     let ran = lab.run(["graft", "image", "-o", "new"]).exits(0);
     assert_eq!(ran.err.lines().count(), 1, "{}", ran.err);
     assert!(ran.err.contains("skipped `image/ls-00` and 19 more"), "{}", ran.err);
@@ -376,10 +376,10 @@ fn programs_that_stay_for_one_reason_are_told_in_one_line() {
 fn what_cannot_be_done_is_refused_and_changes_nothing() {
     let lab = Lab::new();
     put(&lab, "image", &layout(&lab));
-    let plain = Layout::of(&[Image::of(Tar::default().file("notes", 0o644, b"nothing\n").bytes())]);
+    let plain = Layout::new(&[Image::new(Tar::default().file("notes", 0o644, b"nothing\n").bytes())]);
     put(&lab, "plain", &plain);
     let ls = fs::read("/bin/ls").expect("a dynamic program");
-    put(&lab, "dynamic", &Layout::of(&[Image::of(Tar::default().file("ls", 0o755, &ls).bytes())]));
+    put(&lab, "dynamic", &Layout::new(&[Image::new(Tar::default().file("ls", 0o755, &ls).bytes())]));
     let mut damaged = layout(&lab);
     let name = damaged.files.keys().find(|name| name.starts_with("blobs/")).unwrap().clone();
     damaged.files.get_mut(&name).unwrap().push(0);
@@ -543,7 +543,7 @@ fn a_merged_program_is_left_as_it_is_and_said_to_be_one() {
     let static_one = crate::executables::program(&lab, "echo");
     let tar = Tar::default().folder("usr/").file("usr/merged", 0o755, &merged).file("usr/echo", 0o755, &static_one);
     let mut layout = Layout::default();
-    let descriptor = layout.image(&Image::of(tar.bytes()));
+    let descriptor = layout.image(&Image::new(tar.bytes()));
     layout.index(vec![descriptor]);
     put(&lab, "image", &layout);
     let document = lab.run(["graft", "image", "-o", "new", "--json"]).exits(0).json();

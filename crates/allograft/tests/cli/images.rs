@@ -70,8 +70,8 @@ fn every_form_has_the_answers_of_the_unpacked_tree() {
     let upper = Tar::default().file("opt/.wh.x", 0o644, b"");
     let layers = vec![(Packing::Gzip, lower.bytes()), (Packing::Zstd, tar.clone()), (Packing::Plain, upper.bytes())];
     let image = Image { architecture: "amd64", environment: Vec::new(), layers };
-    Layout::of(std::slice::from_ref(&image)).write(&lab.path("layout"));
-    lab.put("oci", &Layout::of(std::slice::from_ref(&image)).tar());
+    Layout::new(std::slice::from_ref(&image)).write(&lab.path("layout"));
+    lab.put("oci", &Layout::new(std::slice::from_ref(&image)).tar());
     lab.put("docker", &Packing::Gzip.pack(&Layout::docker(&image, "test:1").tar()));
     lab.put("plain", &tar);
     lab.put("zstd", &Packing::Zstd.pack(&tar));
@@ -116,7 +116,7 @@ fn a_preload_of_the_environment_serves_or_is_warned_about() {
         let layer = Tar::default().file(path, 0o755, &fs::read(lab.path(library)).unwrap()).bytes();
         let layers = vec![base.clone(), (Packing::Gzip, layer)];
         let image = Image { architecture: "amd64", environment: vec![variable.to_owned()], layers };
-        lab.put("image", &Layout::of(&[image]).tar());
+        lab.put("image", &Layout::new(&[image]).tar());
         let ran = lab.run(["inspect", "image", "--json"]).exits(0);
         let document = ran.json();
         crate::documents::fits("inspect", &document);
@@ -166,7 +166,7 @@ fn of_files(lab: &Lab, files: &[(&str, &str)], variable: &str) -> (Value, String
     let tar = files
         .iter()
         .fold(Tar::default(), |tar, (path, from)| tar.file(path, 0o755, &fs::read(lab.path(from)).unwrap()));
-    lab.put("image", &Layout::of(&[Image::of(tar.bytes()).with(variable)]).tar());
+    lab.put("image", &Layout::new(&[Image::new(tar.bytes()).with(variable)]).tar());
     let ran = lab.run(["inspect", "image", "--json"]).exits(0);
     let document = ran.json();
     crate::documents::fits("inspect", &document);
@@ -216,7 +216,7 @@ fn a_library_path_of_the_environment() {
     fs::copy(lab.path("user"), lab.path("root/usr/bin/user")).unwrap();
     lab.put("root/opt/libown.so", &fs::read(lab.path("lib/libown.so")).unwrap());
     let found = |variable: &str| {
-        lab.put("image", &Layout::of(&[Image::of(tree(&lab)).with(variable)]).tar());
+        lab.put("image", &Layout::new(&[Image::new(tree(&lab)).with(variable)]).tar());
         file(&inspected(&lab, "image"), "/usr/bin/user")["malloc"]["file"].clone()
     };
     assert_eq!(found("LD_LIBRARY_PATH=/usr/local/lib;/opt"), "/opt/libown.so");
@@ -224,7 +224,7 @@ fn a_library_path_of_the_environment() {
     // A library for musl ends a program of glibc.
     built(&lab, "libc.musl-x86_64.so.1", "", "-shared -nostdlib -Wl,-soname,libc.musl-x86_64.so.1");
     built(&lab, "root/opt/musl.so", OWN, "-shared -fPIC -nostdlib -Wl,--no-as-needed -L. -l:libc.musl-x86_64.so.1");
-    lab.put("image", &Layout::of(&[Image::of(tree(&lab)).with("LD_PRELOAD=/opt/musl.so")]).tar());
+    lab.put("image", &Layout::new(&[Image::new(tree(&lab)).with("LD_PRELOAD=/opt/musl.so")]).tar());
     let ran = lab.run(["inspect", "image", "--json"]).exits(0);
     assert_eq!(file(&ran.json(), "/usr/bin/program")["malloc"]["name"], "unknown");
     assert!(ran.err.contains("for another libc than"), "{}", ran.err);
@@ -271,8 +271,8 @@ fn the_loader_agrees_about_preloads() {
         let variables = [("LD_PRELOAD", preload.as_str()), ("LD_LIBRARY_PATH", path.as_str())];
         let image = variables
             .iter()
-            .fold(Image::of(tar.clone()), |image, (name, value)| image.with(&format!("{name}={value}")));
-        lab.put("image", &Layout::of(&[image]).tar());
+            .fold(Image::new(tar.clone()), |image, (name, value)| image.with(&format!("{name}={value}")));
+        lab.put("image", &Layout::new(&[image]).tar());
         let ran = lab.run(["inspect", "image", "--json"]).exits(0);
         let found = file(&ran.json(), &at("program"))["malloc"]["file"].as_str().unwrap_or("unknown").to_owned();
         let expected = crate::libraries::bound_with(&lab.path("program"), &variables);
@@ -290,10 +290,10 @@ fn several_platforms_and_one_that_cannot_be_read() {
         let name = format!("program-{architecture}");
         Build { arch, ..Build::PLAIN }.program(&lab.path(""), &name, PROGRAM);
         let layer = Tar::default().file("program", 0o755, &fs::read(lab.path(name)).unwrap()).bytes();
-        Image { architecture, ..Image::of(layer) }.with("LD_PRELOAD=libfast.so")
+        Image { architecture, ..Image::new(layer) }.with("LD_PRELOAD=libfast.so")
     };
     let images = [image(Arch::X86_64, "amd64"), image(Arch::Aarch64, "arm64")];
-    let layout = Layout::of(&images);
+    let layout = Layout::new(&images);
     layout.write(&lab.path("layout"));
     let ran = lab.run(["inspect", "layout", "--json", "--expect", "mallocng"]).exits(0);
     let document = ran.json();

@@ -192,7 +192,7 @@ fn a_loader_in_an_image_is_grafted_and_comes_back() {
         .folder("bin/")
         .file("bin/true", 0o755, &program);
     let mut layout = Layout::default();
-    let descriptor = layout.image(&Image::of(layer.bytes()));
+    let descriptor = layout.image(&Image::new(layer.bytes()));
     layout.index(vec![descriptor]);
     layout.write(&lab.path("image"));
     let document = lab.run(["graft", "image", "-o", "new", "--donor", "rpmalloc", "--json"]).exits(0).json();

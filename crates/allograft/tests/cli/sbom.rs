@@ -170,9 +170,9 @@ fn files_of_an_image_are_told_apart_by_it() {
     let echo = program(&lab, "echo");
     let image = |architecture: &'static str| fixtures::image::Image {
         architecture,
-        ..fixtures::image::Image::of(fixtures::image::Tar::default().file("srv/echo", 0o755, &echo).bytes())
+        ..fixtures::image::Image::new(fixtures::image::Tar::default().file("srv/echo", 0o755, &echo).bytes())
     };
-    fixtures::image::Layout::of(&[image("amd64"), image("arm64")]).write(&lab.path("image"));
+    fixtures::image::Layout::new(&[image("amd64"), image("arm64")]).write(&lab.path("image"));
     let bill = read(&lab.run(["inspect", "--sbom", "cyclonedx", "image"]).exits(0).out);
     is_sound(&bill);
     let files: Vec<&Value> = listed(&bill["components"]).iter().filter(|it| it["type"] == "file").collect();

@@ -76,7 +76,7 @@ pub(crate) trait Interpreter<'a>: fmt::Debug {
 }
 
 /// The interpreter for a program's architecture; `None` if it has no interpreter.
-pub(crate) fn of<'a>(program: &'a dyn Program) -> Option<Box<dyn Interpreter<'a> + 'a>> {
+pub(crate) fn for_program<'a>(program: &'a dyn Program) -> Option<Box<dyn Interpreter<'a> + 'a>> {
     match program.arch() {
         Arch::X86_64 => Some(Box::new(processor::Run::<x86_64::Processor<'a>>::new(program))),
         _ => None,

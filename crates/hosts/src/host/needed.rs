@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use format::Note;
-use inspector::{Found, Loader, Place};
+use inspector::{Loader, ProgramFile, TreeFile};
 use surgery::donor::DonorObject;
 use transplant::Executable;
 
@@ -106,8 +106,8 @@ impl<'p> Destination<'p> {
             let folder = self.folder_inside()?.into_os_string().into_vec();
             let own = self.path.file_name().unwrap_or_default().as_bytes();
             // The file may not be there yet. No other has this identity.
-            let file = Found { path: [&folder, b"/".as_slice(), own].concat(), identity: (u64::MAX, u64::MAX) };
-            let place = Place { file, privileged: self.is_privileged() };
+            let file = TreeFile { path: [&folder, b"/".as_slice(), own].concat(), identity: (u64::MAX, u64::MAX) };
+            let place = ProgramFile { file, privileged: self.is_privileged() };
             let system = self.system()?;
             let named = || PathBuf::from(OsStr::from_bytes(name));
             match Loader::new(&system).inspect(program, &place).map(|report| report.malloc) {

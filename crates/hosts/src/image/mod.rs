@@ -23,7 +23,7 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use images::{Document, Form, Source};
+use images::{Document, Format, Source};
 use serde_json::Value;
 
 use self::document::New;
@@ -52,7 +52,7 @@ impl From<images::Error> for Error {
 
 fn opened(path: &Path) -> Result<Source, Error> {
     let unknown = || Error::ChangedMeanwhile { path: path.to_owned() };
-    let is_image = |source: &Source| matches!(source.form, Form::OciLayout | Form::DockerArchive);
+    let is_image = |source: &Source| matches!(source.form, Format::OciLayout | Format::DockerArchive);
     images::open(path)?.filter(is_image).ok_or_else(unknown)
 }
 
@@ -80,7 +80,7 @@ fn index_of(source: &Source) -> Result<&Document, Error> {
 
 fn origin_of(source: &Source) -> Result<Option<Origin>, Error> {
     let origin = match source.form {
-        Form::DockerArchive => {
+        Format::DockerArchive => {
             let list = file_of(&source.path, LIST)?;
             let value = list.and_then(|list| serde_json::from_slice(&list.content).ok());
             Origin::of(&value.unwrap_or_default())
@@ -212,7 +212,7 @@ fn restore(path: &Path, origin: &Origin, to: &Path) -> Result<(), Error> {
 /// What makes the grafted layout of the stock one.
 fn changes<'g>(stock: &Path, source: &Source, grafts: &'g [Option<survey::Grafts>]) -> Result<Changes<'g>, Error> {
     let unfit = |what: &str| damaged(&source.path, format!("{what} is not as the specification has it"));
-    let naming = if source.form == Form::DockerArchive { Naming::Docker } else { Naming::Oci };
+    let naming = if source.form == Format::DockerArchive { Naming::Docker } else { Naming::Oci };
     let mut added: BTreeMap<String, Blob<'g>> = BTreeMap::new();
     let mut new: BTreeMap<String, New> = BTreeMap::new();
     let mut configs: BTreeMap<String, (New, String)> = BTreeMap::new();
@@ -233,7 +233,7 @@ fn changes<'g>(stock: &Path, source: &Source, grafts: &'g [Option<survey::Grafts
     }
     // The documents with names of their own, the one that says where stock is first.
     let mut documents = Vec::new();
-    if source.form == Form::OciLayout {
+    if source.form == Format::OciLayout {
         documents.push((INDEX, indexes(source, &mut new, &mut added)?.ok_or_else(|| unfit("the index"))?));
     }
     if let Some(list) = file_of(stock, LIST)? {

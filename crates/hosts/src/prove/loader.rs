@@ -37,7 +37,7 @@ const LIBRARIES: [&str; 3] = ["lib", "usr/local/lib", "usr/lib"];
 pub(crate) fn run(host: &Path, graft: &Executable<'_>, patience: Patience) -> Result<String, Error> {
     let (arch, graft) = (graft.arch(), graft.bytes());
     let failed = |said: String| Error::SelfTest { path: host.to_owned(), said };
-    let test = LoaderTest::of(arch).ok_or_else(|| failed(format!("there is none for {arch}")))?;
+    let test = LoaderTest::for_arch(arch).ok_or_else(|| failed(format!("there is none for {arch}")))?;
     let (output, by) = if std::env::consts::ARCH == arch.name() {
         let files = [graft, test.program(), test.library()].map(|bytes| from_memory(host, bytes));
         let [loader, program, library] = files;

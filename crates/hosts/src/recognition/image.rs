@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use images::Form;
+use images::Format;
 
 use crate::error::{Error, IoContext};
 
@@ -20,13 +20,13 @@ pub(crate) fn is_image(path: &Path) -> Result<bool, Error> {
     let unsupported = |kind, reason, help| Err(Error::Unsupported { path: path.to_owned(), kind, reason, help });
     let Some(source) = images::open(path)? else { return Ok(false) };
     match source.form {
-        Form::OciLayout | Form::DockerArchive => Ok(true),
-        Form::RootTar => unsupported(
+        Format::OciLayout | Format::DockerArchive => Ok(true),
+        Format::RootTar => unsupported(
             "a root file system as a tar",
             "it is grafted as a folder",
             "unpack it, and graft its files with `--root FOLDER`",
         ),
-        Form::Debian | Form::Alpine | Form::Zip => Ok(false),
+        Format::Debian | Format::Alpine | Format::Zip => Ok(false),
     }
 }
 

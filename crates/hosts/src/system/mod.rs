@@ -14,7 +14,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use inspector::{Found, Place, Tree};
+use inspector::{ProgramFile, Tree, TreeFile};
 
 use crate::system::root::in_root;
 
@@ -43,10 +43,10 @@ impl System {
     ///
     /// # Errors
     /// The file is gone, or not in the root.
-    pub fn place(&self, program: &Path) -> io::Result<Place> {
+    pub fn place(&self, program: &Path) -> io::Result<ProgramFile> {
         let path = fs::canonicalize(program)?;
         let metadata = fs::metadata(&path)?;
-        Ok(Place { file: self.found(&path, &metadata)?, privileged: metadata.mode() & 0o6000 != 0 })
+        Ok(ProgramFile { file: self.found(&path, &metadata)?, privileged: metadata.mode() & 0o6000 != 0 })
     }
 
     /// Resolves an absolute path in the root; `None` if there is nothing.
@@ -58,14 +58,17 @@ impl System {
         }
     }
 
-    fn found(&self, path: &Path, metadata: &fs::Metadata) -> io::Result<Found> {
+    fn found(&self, path: &Path, metadata: &fs::Metadata) -> io::Result<TreeFile> {
         let inside = path.strip_prefix(&self.root).map_err(|_| io::Error::other("it is not in the root folder"))?;
-        Ok(Found { path: [b"/", inside.as_os_str().as_bytes()].concat(), identity: (metadata.dev(), metadata.ino()) })
+        Ok(TreeFile {
+            path: [b"/", inside.as_os_str().as_bytes()].concat(),
+            identity: (metadata.dev(), metadata.ino()),
+        })
     }
 }
 
 impl Tree for System {
-    fn find(&self, path: &[u8]) -> Result<Option<Found>, String> {
+    fn find(&self, path: &[u8]) -> Result<Option<TreeFile>, String> {
         let Some(path) = self.resolved(path)? else { return Ok(None) };
         let metadata = fs::symlink_metadata(&path).map_err(|error| error.to_string())?;
         if !metadata.is_file() {
@@ -74,7 +77,7 @@ impl Tree for System {
         self.found(&path, &metadata).map(Some).map_err(|error| error.to_string())
     }
 
-    fn read(&self, file: &Found) -> Result<Vec<u8>, String> {
+    fn read(&self, file: &TreeFile) -> Result<Vec<u8>, String> {
         // Resolved again: another program may have put a link there meanwhile.
         let path = self.resolved(&file.path)?.ok_or("it is gone")?;
         fs::read(&path).map_err(|error| error.to_string())
@@ -107,14 +110,14 @@ pub(crate) struct Emulated {
 }
 
 impl Tree for Emulated {
-    fn find(&self, path: &[u8]) -> Result<Option<Found>, String> {
+    fn find(&self, path: &[u8]) -> Result<Option<TreeFile>, String> {
         match self.root.find(path)? {
             Some(found) => Ok(Some(found)),
             None => self.here.find(path),
         }
     }
 
-    fn read(&self, file: &Found) -> Result<Vec<u8>, String> {
+    fn read(&self, file: &TreeFile) -> Result<Vec<u8>, String> {
         let in_root = self.root.find(&file.path)?.is_some_and(|found| found.identity == file.identity);
         if in_root { self.root.read(file) } else { self.here.read(file) }
     }

@@ -219,7 +219,7 @@ fn broken_edits_of_an_executable_for_aarch64() {
 fn broken_edits_in_an_image() {
     let folder = tempfile::tempdir().unwrap();
     let layer = Tar::default().file("usr/lib/libc.a", 0o644, &samples::libc()).bytes();
-    let layout = Layout::of(&[Image::of(layer)]);
+    let layout = Layout::new(&[Image::new(layer)]);
     layout.write(&folder.path().join("layout"));
     fs::write(folder.path().join("image.tar"), layout.tar()).unwrap();
     for (what, tamper, check) in broken_archives() {

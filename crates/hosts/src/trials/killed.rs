@@ -336,7 +336,7 @@ fn killed_while_working_on_a_packed_bundle() {
 #[ignore = "minutes: a minute: every graft of a loader is tested before it is placed"]
 fn killed_while_working_on_a_loader() {
     let stock = fs::read(fixtures::musl_loader(fixtures::Arch::X86_64)).unwrap();
-    let test = donors::LoaderTest::of(format::Arch::X86_64).unwrap();
+    let test = donors::LoaderTest::for_arch(format::Arch::X86_64).unwrap();
     for (scenario, least) in [(6, 6), (7, 4)] {
         for stage in 0.. {
             let outer = tempfile::tempdir().unwrap();

@@ -61,7 +61,7 @@ pub(crate) struct FreeOfMallocng {
 }
 
 impl<'a> Code<'a> {
-    pub(crate) fn of(elf: &Elf<'a>) -> Option<Self> {
+    pub(crate) fn new(elf: &Elf<'a>) -> Option<Self> {
         let known = match elf.arch {
             Arch::X86_64 | Arch::Aarch64 => elf.bytes.little && elf.bytes.wide,
             Arch::I686 => elf.bytes.little && !elf.bytes.wide,
@@ -75,7 +75,7 @@ impl<'a> Code<'a> {
     }
 
     /// Returns the bytes from an address to the end of its part.
-    pub(crate) fn at(&self, address: u64) -> Option<&'a [u8]> {
+    pub(crate) fn bytes_at(&self, address: u64) -> Option<&'a [u8]> {
         self.parts.iter().find_map(|(start, data)| {
             let inside = usize::try_from(address.checked_sub(*start)?).ok()?;
             data.get(inside..).filter(|rest| !rest.is_empty())
@@ -83,7 +83,7 @@ impl<'a> Code<'a> {
     }
 
     fn step(&self, address: u64) -> Option<Decoded> {
-        let bytes = self.at(address)?;
+        let bytes = self.bytes_at(address)?;
         match self.arch {
             Arch::X86_64 => x86::step(64, address, bytes),
             Arch::I686 => x86::step(32, address, bytes),
@@ -185,7 +185,7 @@ impl<'a> Code<'a> {
     /// Returns the functions that the code in `length` bytes at `start` calls or jumps to, without itself.
     pub(crate) fn callees(&self, start: u64, length: u64) -> Vec<u64> {
         let end = start.saturating_add(length.min(0x4000));
-        let Some(bytes) = self.at(start) else { return Vec::new() };
+        let Some(bytes) = self.bytes_at(start) else { return Vec::new() };
         let size = usize::try_from(end - start).unwrap_or(usize::MAX).min(bytes.len());
         let mut found = (if self.is_x86() { x86::callees } else { aarch64::callees })(start, &bytes[..size]);
         found.retain(|target| !(start..end).contains(target));

@@ -36,7 +36,7 @@ pub(crate) fn count_of_threads(elf: &Elf<'_>, table: &[u8]) -> Option<u64> {
     if elf.arch != Arch::X86_64 {
         return None;
     }
-    let code = Code::of(elf)?;
+    let code = Code::new(elf)?;
     let loaded = elf.segments.iter().filter(|segment| segment.kind == PT_LOAD);
     let mut tables = loaded.flat_map(|segment| {
         let places = memchr::memmem::find_iter(segment.data.unwrap_or_default(), table);
@@ -166,5 +166,5 @@ fn fixed(instruction: &Instruction) -> Option<u64> {
 }
 
 fn decoded(code: &Code<'_>, address: u64) -> Option<Instruction> {
-    x86::decoded(64, address, code.at(address)?)
+    x86::decoded(64, address, code.bytes_at(address)?)
 }

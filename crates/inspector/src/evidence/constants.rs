@@ -18,7 +18,7 @@ pub(crate) struct Constants {
 
 impl Constants {
     /// Searches the loaded parts of a file.
-    pub(crate) fn of(parts: &[&[u8]]) -> Self {
+    pub(crate) fn search(parts: &[&[u8]]) -> Self {
         let mut seen = vec![false; marks().count()];
         for part in parts {
             for found in searcher().find_iter(part) {
@@ -178,7 +178,7 @@ mod tests {
                 data.extend(mark.bytes());
                 data.extend([0xaa; 9]);
             }
-            let constants = Constants::of(&[&data]);
+            let constants = Constants::search(&[&data]);
             let details = &constants.found.iter().find(|(found, _)| found.id == row.id).unwrap().1;
             assert_eq!(details.len(), row.marks.len(), "{}: {details:?}", row.id);
         }
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn this_program_does_not_carry_the_marks_that_it_looks_for() {
         let program = std::fs::read(std::env::current_exe().unwrap()).unwrap();
-        let found: Vec<&str> = Constants::of(&[&program]).found.iter().map(|(row, _)| row.id).collect();
+        let found: Vec<&str> = Constants::search(&[&program]).found.iter().map(|(row, _)| row.id).collect();
         // Tests contain the texts of Rust's library, as every Rust program does.
         assert_eq!(found, ["rust"]);
     }
@@ -206,9 +206,9 @@ mod tests {
         let marks = |id: &str, most: usize| -> Vec<u8> {
             marks().filter(|(row, _)| row.id == id).take(most).flat_map(|(_, mark)| mark.bytes()).collect()
         };
-        assert!(!Constants::of(&[&marks("jemalloc", 1)]).has("jemalloc"));
-        assert!(Constants::of(&[&marks("jemalloc", 2)]).has("jemalloc"));
-        assert!(!Constants::of(&[&marks("jemalloc-of-rust", 2)]).has("jemalloc-of-rust"));
+        assert!(!Constants::search(&[&marks("jemalloc", 1)]).has("jemalloc"));
+        assert!(Constants::search(&[&marks("jemalloc", 2)]).has("jemalloc"));
+        assert!(!Constants::search(&[&marks("jemalloc-of-rust", 2)]).has("jemalloc-of-rust"));
     }
 
     #[test]
@@ -219,9 +219,9 @@ mod tests {
             [prefix, table].iter().flat_map(|mark| mark.unwrap().1.bytes()).collect::<Vec<u8>>()
         };
         let (two, three) = (table("2.x"), table("3.x"));
-        assert_eq!(Constants::of(&[&two]).version("mimalloc").as_deref(), Some("2.x"));
-        assert_eq!(Constants::of(&[&three]).version("mimalloc").as_deref(), Some("3.x"));
-        assert_eq!(Constants::of(&[&two, &three]).version("mimalloc"), None);
+        assert_eq!(Constants::search(&[&two]).version("mimalloc").as_deref(), Some("2.x"));
+        assert_eq!(Constants::search(&[&three]).version("mimalloc").as_deref(), Some("3.x"));
+        assert_eq!(Constants::search(&[&two, &three]).version("mimalloc"), None);
     }
 
     #[test]

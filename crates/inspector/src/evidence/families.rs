@@ -28,7 +28,7 @@ pub(crate) fn readable(symbol: &[u8]) -> String {
 /// Returns the one allocator whose functions are called from `start`, directly or through others, and one of these
 /// functions. `None` if there are several: a wrapper may ask one for its own records and a second one for the blocks.
 pub(crate) fn reached(elf: &Elf<'_>, start: &Symbol<'_>) -> Option<(&'static str, String)> {
-    let code = Code::of(elf)?;
+    let code = Code::new(elf)?;
     let functions: HashMap<u64, &Symbol<'_>> = elf
         .symbols
         .iter()

@@ -69,7 +69,7 @@ pub(crate) enum Verdict {
 }
 
 impl<'a> Marks<'a> {
-    pub(crate) fn of<'s>(symbols: impl IntoIterator<Item = &'s Symbol<'a>>) -> Self
+    pub(crate) fn new<'s>(symbols: impl IntoIterator<Item = &'s Symbol<'a>>) -> Self
     where
         'a: 's,
     {
@@ -273,31 +273,31 @@ mod tests {
     #[test]
     fn stock_musl_is_told_from_a_program_that_brings_its_own() {
         let internals = [symbol("__malloc_context", 1, STB_LOCAL), symbol("__malloc_size_classes", 2, STB_LOCAL)];
-        assert!(matches!(Marks::of(&internals).verdict(), Verdict::Beside { libc: "mallocng", .. }));
+        assert!(matches!(Marks::new(&internals).verdict(), Verdict::Beside { libc: "mallocng", .. }));
         let stock = [&internals[..], &[symbol("malloc", 3, STB_WEAK)]].concat();
-        assert!(matches!(Marks::of(&stock).verdict(), Verdict::Is("mallocng", _)));
+        assert!(matches!(Marks::new(&stock).verdict(), Verdict::Is("mallocng", _)));
         let own = [&internals[..], &[symbol("malloc", 3, STB_GLOBAL)]].concat();
-        assert!(matches!(Marks::of(&own).verdict(), Verdict::Beside { libc: "mallocng", .. }));
+        assert!(matches!(Marks::new(&own).verdict(), Verdict::Beside { libc: "mallocng", .. }));
         let mimalloc = [&own[..], &[symbol("mi_malloc", 3, STB_GLOBAL)]].concat();
-        assert!(matches!(Marks::of(&mimalloc).verdict(), Verdict::Is("mimalloc", _)));
+        assert!(matches!(Marks::new(&mimalloc).verdict(), Verdict::Is("mimalloc", _)));
         // The symbols of programs linked by zig 0.16 and 0.17, without libc and with the parts of musl that zig still
         // uses.
         let of_zig = [symbol("malloc", 4, STB_LOCAL), symbol("c.malloc.malloc", 4, STB_LOCAL)];
-        assert!(matches!(Marks::of(&of_zig).verdict(), Verdict::Is("zig", _)));
+        assert!(matches!(Marks::new(&of_zig).verdict(), Verdict::Is("zig", _)));
         let own = [symbol("malloc", 4, STB_GLOBAL), symbol("c.malloc.malloc", 5, STB_LOCAL)];
-        assert!(matches!(Marks::of(&own).verdict(), Verdict::Unnamed(_)));
+        assert!(matches!(Marks::new(&own).verdict(), Verdict::Unnamed(_)));
         let crate_only = [&stock[..], &[symbol("mi_malloc", 9, STB_GLOBAL)]].concat();
-        assert!(matches!(Marks::of(&crate_only).verdict(), Verdict::Is("mallocng", _)));
+        assert!(matches!(Marks::new(&crate_only).verdict(), Verdict::Is("mallocng", _)));
     }
 
     #[test]
     fn rust_with_its_own_allocator_is_told_from_rust_with_malloc() {
         let jemalloc =
             [symbol("_rjem_sdallocx", 1, STB_GLOBAL), symbol("_RNvCs_7___rustc12___rust_alloc", 2, STB_GLOBAL)];
-        assert!(Marks::of(&jemalloc).is_rust() && !Marks::of(&jemalloc).has_rust_default());
-        assert_eq!(Marks::of(&jemalloc).prefixed_jemalloc(), Some("_rjem_sdallocx"));
+        assert!(Marks::new(&jemalloc).is_rust() && !Marks::new(&jemalloc).has_rust_default());
+        assert_eq!(Marks::new(&jemalloc).prefixed_jemalloc(), Some("_rjem_sdallocx"));
         let system = [&jemalloc[..], &[symbol("__rdl_alloc", 3, STB_GLOBAL)]].concat();
-        assert!(Marks::of(&system).has_rust_default());
-        assert!(!Marks::of(&jemalloc[..1]).is_rust());
+        assert!(Marks::new(&system).has_rust_default());
+        assert!(!Marks::new(&jemalloc[..1]).is_rust());
     }
 }

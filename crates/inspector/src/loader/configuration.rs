@@ -33,7 +33,7 @@ pub(super) enum Kind {
 
 impl Kind {
     /// Reads the kind from the loader's file. The error says that the loader is unknown.
-    pub(super) fn of(loader: &[u8]) -> Result<Kind, String> {
+    pub(super) fn parse(loader: &[u8]) -> Result<Kind, String> {
         let texts = texts(loader);
         let ending = |end: &[u8]| texts.iter().find(|(_, text)| text.starts_with(b"/") && text.ends_with(end));
         let has = |wanted: &[u8]| texts.iter().any(|(_, text)| *text == wanted);
@@ -206,7 +206,7 @@ pub(super) fn shown(path: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::loader::tests::Made;
+    use crate::loader::tests::MemoryTree;
 
     #[test]
     fn this_machines_loader_tells_its_folders() {
@@ -214,7 +214,7 @@ mod tests {
             // Not x86_64's glibc. The generated loaders of the other tests cover these systems.
             return;
         };
-        let Kind::Glibc { folders, cache, preload, .. } = Kind::of(&loader).unwrap() else { panic!("glibc") };
+        let Kind::Glibc { folders, cache, preload, .. } = Kind::parse(&loader).unwrap() else { panic!("glibc") };
         assert!(folders.len() >= 2 && folders.iter().all(|folder| folder.ends_with(b"/")), "{folders:?}");
         assert_eq!((&cache[..], &preload[..]), (&b"/etc/ld.so.cache"[..], &b"/etc/ld.so.preload"[..]));
     }
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn included_files_are_read_and_circles_end() {
-        let tree = Made::new()
+        let tree = MemoryTree::new()
             .with("/etc/ld.so.conf", b"include ld.so.conf.d/*.conf\n/opt/own # ours\n")
             .with("/etc/ld.so.conf.d/b.conf", b"/opt/b\n")
             .with("/etc/ld.so.conf.d/a.conf", b"# first\n/opt/a\ninclude /etc/ld.so.conf\n")

@@ -8,7 +8,7 @@ use foldhash::{HashMap, HashMapExt};
 use crate::loader::cache::Cache;
 use crate::loader::configuration::{self, Kind, shown};
 use crate::loader::module::{Machine, Module};
-use crate::loader::{Found, Tree};
+use crate::loader::{Tree, TreeFile};
 use crate::report::Report;
 
 /// The most paths that are kept.
@@ -17,9 +17,9 @@ const MOST_PATHS: usize = 1 << 18;
 type Identity = (u64, u64);
 /// A result that is read once and shown often.
 type Once<T> = Rc<Result<T, String>>;
-type Kept<K, V> = RefCell<HashMap<K, V>>;
+type Memo<K, V> = RefCell<HashMap<K, V>>;
 /// A lookup: the file, `None`, or the reason why it could not be decided.
-type Looked = Result<Option<Found>, String>;
+type Looked = Result<Option<TreeFile>, String>;
 
 /// Names the path that cannot be read.
 fn unreadable(path: &[u8]) -> impl Fn(String) -> String {
@@ -29,12 +29,12 @@ fn unreadable(path: &[u8]) -> impl Fn(String) -> String {
 /// The files of a tree that were read.
 pub(super) struct Read<'t> {
     pub(super) tree: &'t dyn Tree,
-    paths: Kept<Vec<u8>, Looked>,
-    folders: Kept<Vec<u8>, Once<Vec<Vec<u8>>>>,
-    modules: Kept<Identity, Once<Rc<Module>>>,
-    kinds: Kept<Identity, Once<Kind>>,
-    caches: Kept<(Vec<u8>, Machine), Once<Option<Cache>>>,
-    reports: Kept<Identity, Once<Report>>,
+    paths: Memo<Vec<u8>, Looked>,
+    folders: Memo<Vec<u8>, Once<Vec<Vec<u8>>>>,
+    modules: Memo<Identity, Once<Rc<Module>>>,
+    kinds: Memo<Identity, Once<Kind>>,
+    caches: Memo<(Vec<u8>, Machine), Once<Option<Cache>>>,
+    reports: Memo<Identity, Once<Report>>,
 }
 
 impl<'t> Read<'t> {
@@ -108,14 +108,14 @@ impl<'t> Read<'t> {
     }
 
     /// Returns the part of a file that the loader reads.
-    pub(super) fn module(&self, file: &Found) -> Once<Rc<Module>> {
+    pub(super) fn module(&self, file: &TreeFile) -> Once<Rc<Module>> {
         let read = || Rc::new(self.tree.read(file).and_then(|bytes| Module::read(&bytes)).map(Rc::new));
         self.modules.borrow_mut().entry(file.identity).or_insert_with(read).clone()
     }
 
     /// Returns the kind of a loader's file.
-    pub(super) fn kind(&self, file: &Found) -> Once<Kind> {
-        let read = || Rc::new(self.tree.read(file).and_then(|bytes| Kind::of(&bytes)));
+    pub(super) fn kind(&self, file: &TreeFile) -> Once<Kind> {
+        let read = || Rc::new(self.tree.read(file).and_then(|bytes| Kind::parse(&bytes)));
         self.kinds.borrow_mut().entry(file.identity).or_insert_with(read).clone()
     }
 
@@ -135,7 +135,7 @@ impl<'t> Read<'t> {
     }
 
     /// Inspects the file alone.
-    pub(super) fn report(&self, file: &Found) -> Once<Report> {
+    pub(super) fn report(&self, file: &TreeFile) -> Once<Report> {
         let read = || self.tree.read(file).and_then(|bytes| crate::inspect(&bytes).map_err(|error| error.to_string()));
         self.reports.borrow_mut().entry(file.identity).or_insert_with(|| Rc::new(read())).clone()
     }

@@ -43,13 +43,13 @@ pub trait Tree {
     ///
     /// # Errors
     /// The reason why its existence is unknown.
-    fn find(&self, path: &[u8]) -> Result<Option<Found>, String>;
+    fn find(&self, path: &[u8]) -> Result<Option<TreeFile>, String>;
 
     /// Reads a file that was found.
     ///
     /// # Errors
     /// The reason why it cannot be read.
-    fn read(&self, file: &Found) -> Result<Vec<u8>, String>;
+    fn read(&self, file: &TreeFile) -> Result<Vec<u8>, String>;
 
     /// Returns the names in a folder, in any order; none if there is no folder.
     ///
@@ -64,14 +64,14 @@ pub trait Tree {
     fn is_folder(&self, path: &[u8]) -> Result<bool, String>;
 
     /// Whether a file that was found has the setuid bit; `None` if that is not known.
-    fn is_setuid(&self, _file: &Found) -> Option<bool> {
+    fn is_setuid(&self, _file: &TreeFile) -> Option<bool> {
         None
     }
 }
 
 /// A file of a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct TreeFile {
     /// Its path in the tree, without symbolic links.
     pub path: Vec<u8>,
     /// Its device and inode: the loader takes two paths with the same ones for one file.
@@ -80,9 +80,9 @@ pub struct Found {
 
 /// A program's file in the tree, and its rights.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct ProgramFile {
     /// The program in the tree.
-    pub file: Found,
+    pub file: TreeFile,
     /// Whether it runs with the rights of its owner or group, so that the loader mistrusts `$ORIGIN`.
     pub privileged: bool,
 }
@@ -117,7 +117,7 @@ impl<'t> Loader<'t> {
     ///
     /// # Errors
     /// The reason why it cannot be inspected.
-    pub fn library(&self, file: &Found) -> Result<Report, String> {
+    pub fn library(&self, file: &TreeFile) -> Result<Report, String> {
         (*self.read.report(file)).clone()
     }
 
@@ -133,7 +133,7 @@ impl<'t> Loader<'t> {
     ///
     /// # Errors
     /// As [`crate::inspect`].
-    pub fn inspect(&mut self, bytes: &[u8], place: &Place) -> Result<Report, InspectError> {
+    pub fn inspect(&mut self, bytes: &[u8], place: &ProgramFile) -> Result<Report, InspectError> {
         self.inspect_loaded(bytes, place).map(|loaded| loaded.report)
     }
 
@@ -141,7 +141,7 @@ impl<'t> Loader<'t> {
     ///
     /// # Errors
     /// As [`crate::inspect`].
-    pub fn inspect_loaded(&mut self, bytes: &[u8], place: &Place) -> Result<Loaded, InspectError> {
+    pub fn inspect_loaded(&mut self, bytes: &[u8], place: &ProgramFile) -> Result<Loaded, InspectError> {
         let mut preloads = Vec::new();
         if crate::archive::is_archive(bytes) || !bytes.starts_with(b"\x7fELF") {
             return crate::inspect(bytes).map(|report| Loaded { report, preloads });
@@ -172,7 +172,7 @@ impl<'t> Loader<'t> {
     fn malloc(
         &mut self,
         bytes: &[u8],
-        place: &Place,
+        place: &ProgramFile,
         interpreter: &[u8],
         mut alone: Allocator,
         preloads: &mut Vec<Preload>,
@@ -239,7 +239,7 @@ impl<'t> Loader<'t> {
 
     /// Returns the loader that the program asks for; `None` if it is not in the tree. The error says why the loader's
     /// behaviour is unknown.
-    fn interpreter(&self, path: &[u8]) -> Result<Option<(Found, Kind)>, String> {
+    fn interpreter(&self, path: &[u8]) -> Result<Option<(TreeFile, Kind)>, String> {
         let named = shown(path);
         if !path.starts_with(b"/") {
             return Err(format!("the loader {named} is looked for in the current folder"));

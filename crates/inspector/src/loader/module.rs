@@ -200,7 +200,7 @@ struct Table<'e, 'a> {
     entries: &'e [(u64, u64)],
 }
 
-struct Found {
+struct TableSymbol {
     index: usize,
     value: u64,
     section: u16,
@@ -219,7 +219,7 @@ impl<'a> Table<'_, 'a> {
         }
     }
 
-    fn symbol(&self, table: &Bytes<'a>, index: usize, name: &[u8]) -> Option<Found> {
+    fn symbol(&self, table: &Bytes<'a>, index: usize, name: &[u8]) -> Option<TableSymbol> {
         let wide = table.wide;
         let at = index.checked_mul(if wide { 24 } else { 16 })?;
         let (info, other, section, value) = if wide { (4, 5, 6, 8) } else { (12, 13, 14, 4) };
@@ -227,7 +227,7 @@ impl<'a> Table<'_, 'a> {
         let end = start.checked_add(name.len())?;
         let equal = self.strings.get(start..end)? == name && self.strings.get(end) == Some(&0);
         let info = table.u8(at + info)?;
-        let found = Found {
+        let found = TableSymbol {
             index,
             value: table.word(at + value)?,
             section: table.u16(at + section)?,
@@ -239,7 +239,7 @@ impl<'a> Table<'_, 'a> {
     }
 
     /// Returns the symbols of that name in a hash table.
-    fn hashed(&self, name: &[u8]) -> Result<Vec<Found>, String> {
+    fn hashed(&self, name: &[u8]) -> Result<Vec<TableSymbol>, String> {
         let Some(symbols) = self.part(DT_SYMTAB)? else { return Ok(Vec::new()) };
         let indexes = if let Some(table) = self.part(DT_GNU_HASH)? {
             by_gnu_hash(&table, name)

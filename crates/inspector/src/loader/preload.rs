@@ -1,6 +1,6 @@
 //! The variables that a loader reads, and the effects of preloads, the files that are to be loaded before all others.
 
-use crate::loader::Found;
+use crate::loader::TreeFile;
 use crate::loader::configuration::Kind;
 use crate::loader::module::Module;
 
@@ -36,7 +36,7 @@ pub struct Preload {
     /// Where it is named.
     pub origin: Origin,
     /// The file that the loader finds.
-    pub file: Option<Found>,
+    pub file: Option<TreeFile>,
     /// Its effect on the program.
     pub effect: Effect,
 }

@@ -11,7 +11,7 @@ use crate::error::InspectError;
 use crate::loader::configuration::shown;
 use crate::loader::module::Module;
 use crate::loader::scope::{Bound, MOST_REQUESTS, Served, is_musls_own, served};
-use crate::loader::{Found, Loader};
+use crate::loader::{Loader, TreeFile};
 use crate::report::{Allocator, Evidence, Kind, Report, Source, name};
 use crate::subject;
 
@@ -19,9 +19,9 @@ use crate::subject;
 #[derive(Debug, Clone)]
 pub struct Mapped {
     /// The program.
-    pub program: Found,
+    pub program: TreeFile,
     /// The files that are mapped to be executed, without the program.
-    pub files: Vec<Found>,
+    pub files: Vec<TreeFile>,
     /// The files of `files` that were preloaded, in the loader's order.
     pub preloaded: Vec<usize>,
     /// Whether all preloads are known. False if the process has overwritten its environment.
@@ -90,7 +90,8 @@ impl Loader<'_> {
                 if requests > MOST_REQUESTS {
                     return Err(vec!["it has more libraries than are followed".to_owned()]);
                 }
-                let answers = |(file, module, _): &(&Found, Rc<Module>, String)| match is_musl && is_musls_own(name) {
+                let answers = |(file, module, _): &(&TreeFile, Rc<Module>, String)| match is_musl && is_musls_own(name)
+                {
                     true => module.is_libc,
                     false => module.soname.as_ref() == Some(name) || is_called(&file.path, name),
                 };

@@ -9,7 +9,7 @@ use crate::loader::library::Read;
 use crate::loader::module::{Module, Reference};
 use crate::loader::preload::{Effect, Environment, Origin, Preload, is_for_other_libc};
 use crate::loader::search::{Hit, Search, Seeker};
-use crate::loader::{Found, Place};
+use crate::loader::{ProgramFile, TreeFile};
 
 /// The most files of one process.
 const MOST_FILES: usize = 4096;
@@ -21,7 +21,7 @@ const MOST_NOTES: usize = 3;
 /// The file whose `malloc` a program is bound to.
 #[derive(Debug)]
 pub(super) struct Bound {
-    pub(super) file: Found,
+    pub(super) file: TreeFile,
     /// The reason why the loader binds to it.
     pub(super) how: String,
     /// Further observations.
@@ -31,14 +31,14 @@ pub(super) struct Bound {
 /// The state of a process before its libraries are loaded.
 pub(super) struct Process<'p> {
     pub(super) program: Module,
-    pub(super) place: &'p Place,
+    pub(super) place: &'p ProgramFile,
     pub(super) interpreter: &'p [u8],
     pub(super) environment: &'p Environment,
 }
 
 /// A file of the process.
 struct Loaded {
-    file: Found,
+    file: TreeFile,
     /// The path by which the loader found it.
     path: Vec<u8>,
     module: Rc<Module>,
@@ -68,7 +68,7 @@ impl<'s, 't> Scope<'s, 't> {
     pub(super) fn new(
         read: &'s Read<'t>,
         process: Process<'_>,
-        (loader, kind): (Found, Kind),
+        (loader, kind): (TreeFile, Kind),
         preloads: &mut Vec<Preload>,
     ) -> Result<Self, Vec<String>> {
         let Process { program, place, interpreter, environment } = process;
@@ -152,7 +152,7 @@ impl<'s, 't> Scope<'s, 't> {
             return Err("it has more preloads than are followed".to_owned());
         }
         let is_musl = matches!(self.search.kind, Kind::Musl { .. });
-        let mut told = |file: Option<&Found>, effect: Effect| {
+        let mut told = |file: Option<&TreeFile>, effect: Effect| {
             preloads.push(Preload { name: name.to_owned(), origin, file: file.cloned(), effect });
         };
         // glibc elf/rtld.c, `dso_name_valid_for_suid`; musl ldso/dynlink.c, `__dls3`: it does not look at the variable.

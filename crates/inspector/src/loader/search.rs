@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use crate::loader::Found;
+use crate::loader::TreeFile;
 use crate::loader::cache::{Cache, Paths};
 use crate::loader::configuration::{Kind, folder_of, musl_folders, shown};
 use crate::loader::library::Read;
@@ -21,7 +21,7 @@ pub(super) struct Seeker<'s> {
 
 /// A library that was found.
 pub(super) struct Hit {
-    pub(super) file: Found,
+    pub(super) file: TreeFile,
     /// The path by which it was found.
     pub(super) path: Vec<u8>,
     pub(super) module: Rc<Module>,
@@ -30,7 +30,7 @@ pub(super) struct Hit {
 }
 
 /// The result of searching one place. The error is a reason why the loader's answer is unknown.
-type Look<T> = Result<Option<T>, String>;
+type SearchResult<T> = Result<Option<T>, String>;
 
 /// The searches of one program's process.
 pub(super) struct Search<'s, 't> {
@@ -46,7 +46,7 @@ pub(super) struct Search<'s, 't> {
     /// `LD_LIBRARY_PATH`, if the loader reads it.
     library_path: Option<Vec<u8>>,
     /// The last file that was found and not taken, and why.
-    pub(super) passed_over: RefCell<Option<(Found, Effect)>>,
+    pub(super) passed_over: RefCell<Option<(TreeFile, Effect)>>,
 }
 
 impl<'s, 't> Search<'s, 't> {
@@ -85,7 +85,7 @@ impl<'s, 't> Search<'s, 't> {
     ///
     /// # Errors
     /// The reason why the loader's choice is unknown.
-    pub(super) fn library(&self, name: &[u8], chain: &[Seeker<'_>]) -> Look<Hit> {
+    pub(super) fn library(&self, name: &[u8], chain: &[Seeker<'_>]) -> SearchResult<Hit> {
         match &self.kind {
             Kind::Glibc { folders, cache, processors, .. } => self.by_glibc(name, chain, folders, cache, processors),
             Kind::Musl { .. } => self.by_musl(name, chain),
@@ -100,7 +100,7 @@ impl<'s, 't> Search<'s, 't> {
 
     /// Takes a file at a path, if the loader does. It passes over libraries for other machines; any other fault ends
     /// the program's start.
-    fn at(&self, path: &[u8]) -> Look<(Found, Rc<Module>)> {
+    fn file_at(&self, path: &[u8]) -> SearchResult<(TreeFile, Rc<Module>)> {
         let unreadable = |problem: &str| format!("{} cannot be read: {problem}", shown(path));
         let Some(file) = self.read.find(path).map_err(|problem| unreadable(&problem))? else { return Ok(None) };
         match &*self.read.module(&file) {
@@ -124,9 +124,9 @@ impl<'s, 't> Search<'s, 't> {
 
     /// Returns any of several files among which the processor decides, if all of them are alike. Else the loader's
     /// choice is unknown.
-    fn any(&self, plain: Option<&[u8]>, variants: &[Vec<u8>], by: &str) -> Look<Hit> {
-        let hit = |path: &[u8]| -> Look<Hit> {
-            let found = self.at(path)?;
+    fn any(&self, plain: Option<&[u8]>, variants: &[Vec<u8>], by: &str) -> SearchResult<Hit> {
+        let hit = |path: &[u8]| -> SearchResult<Hit> {
+            let found = self.file_at(path)?;
             Ok(found.map(|(file, module)| Hit { file, path: path.to_owned(), module, by: by.to_owned() }))
         };
         let taken = plain.map(hit).transpose()?.flatten();
@@ -143,7 +143,7 @@ impl<'s, 't> Search<'s, 't> {
     }
 
     /// Searches one of glibc's folders, which may have subfolders for some processors.
-    fn in_folder(&self, folder: &[u8], name: &[u8], by: &str) -> Look<Hit> {
+    fn in_folder(&self, folder: &[u8], name: &[u8], by: &str) -> SearchResult<Hit> {
         let folder = folder.strip_suffix(b"/").unwrap_or(folder);
         let file = |folder: &[u8]| [folder, b"/", name].concat();
         let processors = self.read.processors_folders(folder, self.machine);
@@ -161,7 +161,7 @@ impl<'s, 't> Search<'s, 't> {
         folders: &[Vec<u8>],
         cache: &[u8],
         processors: &[Vec<u8>],
-    ) -> Look<Hit> {
+    ) -> SearchResult<Hit> {
         let lib = Kind::library_folder(folders);
         let own = match self.machine.number {
             62 => Some(b"x86_64".to_vec()),
@@ -232,7 +232,7 @@ impl<'s, 't> Search<'s, 't> {
         name: &[u8],
         asking: &Seeker<'_>,
         folders: &[Vec<u8>],
-    ) -> Look<Hit> {
+    ) -> SearchResult<Hit> {
         let Paths { mut plain, mut variants } = known.find(name);
         if asking.module.without_defaults {
             let is_system = |path: &Vec<u8>| folders.iter().any(|folder| path.starts_with(folder));
@@ -243,7 +243,14 @@ impl<'s, 't> Search<'s, 't> {
     }
 
     /// Searches the folders of an RPATH or a RUNPATH.
-    fn in_search_path(&self, name: &[u8], path: &[u8], tokens: &Tokens<'_>, system: &[Vec<u8>], by: &str) -> Look<Hit> {
+    fn in_search_path(
+        &self,
+        name: &[u8],
+        path: &[u8],
+        tokens: &Tokens<'_>,
+        system: &[Vec<u8>],
+        by: &str,
+    ) -> SearchResult<Hit> {
         for part in path.split(|&byte| byte == b':') {
             let folders = expanded(part, tokens);
             let is_own = part.contains(&b'$');
@@ -271,9 +278,9 @@ impl<'s, 't> Search<'s, 't> {
         Ok(None)
     }
 
-    fn by_musl(&self, name: &[u8], chain: &[Seeker<'_>]) -> Look<Hit> {
-        let hit = |path: Vec<u8>, by: String| -> Look<Hit> {
-            Ok(self.at(&path)?.map(|(file, module)| Hit { file, path, module, by }))
+    fn by_musl(&self, name: &[u8], chain: &[Seeker<'_>]) -> SearchResult<Hit> {
+        let hit = |path: Vec<u8>, by: String| -> SearchResult<Hit> {
+            Ok(self.file_at(&path)?.map(|(file, module)| Hit { file, path, module, by }))
         };
         if name.contains(&b'/') {
             return match name.starts_with(b"/") {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::*;
 
 /// A tree in memory. Links are not followed: that is the work of the tree on disk.
-pub(super) struct Made {
+pub(super) struct MemoryTree {
     files: BTreeMap<Vec<u8>, Vec<u8>>,
     /// Files that are found and cannot be read.
     unreadable: Vec<Vec<u8>>,
@@ -17,28 +17,28 @@ pub(super) struct Made {
     fails: Option<usize>,
 }
 
-impl Made {
-    pub(super) fn new() -> Made {
+impl MemoryTree {
+    pub(super) fn new() -> MemoryTree {
         let (files, asked) = (BTreeMap::new(), Cell::new(0));
-        Made { files, unreadable: Vec::new(), closed: Vec::new(), asked, fails: None }
+        MemoryTree { files, unreadable: Vec::new(), closed: Vec::new(), asked, fails: None }
     }
 
-    pub(super) fn with(mut self, path: &str, content: impl AsRef<[u8]>) -> Made {
+    pub(super) fn with(mut self, path: &str, content: impl AsRef<[u8]>) -> MemoryTree {
         self.files.insert(path.as_bytes().to_vec(), content.as_ref().to_vec());
         self
     }
 
-    fn without_reading(mut self, path: &str) -> Made {
+    fn without_reading(mut self, path: &str) -> MemoryTree {
         self.unreadable.push(path.as_bytes().to_vec());
         self
     }
 
-    fn without_looking_into(mut self, folder: &str) -> Made {
+    fn without_looking_into(mut self, folder: &str) -> MemoryTree {
         self.closed.push([folder.as_bytes(), b"/"].concat());
         self
     }
 
-    fn failing_at(mut self, question: usize) -> Made {
+    fn failing_at(mut self, question: usize) -> MemoryTree {
         self.fails = Some(question);
         self
     }
@@ -53,16 +53,16 @@ impl Made {
     }
 }
 
-impl Tree for Made {
-    fn find(&self, path: &[u8]) -> Result<Option<Found>, String> {
+impl Tree for MemoryTree {
+    fn find(&self, path: &[u8]) -> Result<Option<TreeFile>, String> {
         let path = path::normalised(path);
         let path = path.strip_suffix(b"/").unwrap_or(&path).to_owned();
         self.denied(&path)?;
         let inode = self.files.keys().position(|known| *known == path);
-        Ok(inode.map(|inode| Found { path, identity: (1, inode as u64) }))
+        Ok(inode.map(|inode| TreeFile { path, identity: (1, inode as u64) }))
     }
 
-    fn read(&self, file: &Found) -> Result<Vec<u8>, String> {
+    fn read(&self, file: &TreeFile) -> Result<Vec<u8>, String> {
         match self.unreadable.contains(&file.path) {
             true => Err("Permission denied".to_owned()),
             false => Ok(self.files[&file.path].clone()),
@@ -188,35 +188,36 @@ fn library(malloc: Option<(u8, u8, u16)>) -> Dynamic<'static> {
 }
 
 /// A system with glibc's loader, which has no libraries but libc.
-fn glibc() -> Made {
+fn glibc() -> MemoryTree {
     let texts = b"\0glibc-ld.so.cache1.1\0/etc/ld.so.cache\0/etc/ld.so.preload\0\x01/lib64/\0/usr/lib64/\0\0";
     let loader = Dynamic { soname: "ld-linux-x86-64.so.2", more: texts, ..Dynamic::default() };
     let libc =
         Dynamic { soname: "libc.so.6", needed: &["ld-linux-x86-64.so.2"], malloc: DEFINED, ..Dynamic::default() };
-    Made::new().with(GLIBC, loader.bytes()).with("/usr/lib64/libc.so.6", libc.bytes())
+    MemoryTree::new().with(GLIBC, loader.bytes()).with("/usr/lib64/libc.so.6", libc.bytes())
 }
 
-fn musl() -> Made {
+fn musl() -> MemoryTree {
     let texts = b"\0%.*s/etc/ld-musl-x86_64.path\0/lib:/usr/local/lib:/usr/lib\0";
     let libc = Dynamic { soname: "libc.so", malloc: DEFINED, is_libc: true, more: texts, ..Dynamic::default() };
-    Made::new().with(MUSL, libc.bytes())
+    MemoryTree::new().with(MUSL, libc.bytes())
 }
 
 /// Inspects `/opt/app/bin/tool`.
-fn inspected(tree: &Made, program: &Dynamic<'_>) -> Allocator {
-    let place = Place { file: Found { path: b"/opt/app/bin/tool".to_vec(), identity: (9, 9) }, privileged: false };
+fn inspected(tree: &MemoryTree, program: &Dynamic<'_>) -> Allocator {
+    let place =
+        ProgramFile { file: TreeFile { path: b"/opt/app/bin/tool".to_vec(), identity: (9, 9) }, privileged: false };
     Loader::new(tree).inspect(&program.bytes(), &place).unwrap().malloc
 }
 
 #[track_caller]
-fn serves(tree: &Made, program: &Dynamic<'_>, file: &str) -> String {
+fn serves(tree: &MemoryTree, program: &Dynamic<'_>, file: &str) -> String {
     let malloc = inspected(tree, program);
     assert_eq!(malloc.file.as_deref(), Some(file), "{malloc:#?}");
     malloc.evidence.iter().map(|evidence| evidence.detail.clone() + "\n").collect()
 }
 
 #[track_caller]
-fn unknown(tree: &Made, program: &Dynamic<'_>, says: &[&str]) {
+fn unknown(tree: &MemoryTree, program: &Dynamic<'_>, says: &[&str]) {
     let malloc = inspected(tree, program);
     assert_eq!((malloc.name.as_str(), &malloc.file), ("unknown", &None), "{malloc:#?}");
     let told: String = malloc.evidence.iter().map(|evidence| evidence.detail.clone() + "\n").collect();
@@ -262,13 +263,14 @@ fn of_go(needed: &[&str]) -> Vec<u8> {
 /// `age-keygen` of Debian 13 is such a program: the loader is named, and has nothing to load.
 #[test]
 fn a_go_program_that_only_names_a_loader_needs_no_malloc() {
-    let place = Place { file: Found { path: b"/opt/app/bin/tool".to_vec(), identity: (9, 9) }, privileged: false };
-    let inspected = |tree: &Made, needed: &[&str]| Loader::new(tree).inspect(&of_go(needed), &place).unwrap();
-    let (bare, whole) = (Made::new().with(GLIBC, glibc().files[GLIBC.as_bytes()].clone()), glibc());
-    for tree in [&bare, &whole, &Made::new()] {
+    let place =
+        ProgramFile { file: TreeFile { path: b"/opt/app/bin/tool".to_vec(), identity: (9, 9) }, privileged: false };
+    let inspected = |tree: &MemoryTree, needed: &[&str]| Loader::new(tree).inspect(&of_go(needed), &place).unwrap();
+    let (bare, whole) = (MemoryTree::new().with(GLIBC, glibc().files[GLIBC.as_bytes()].clone()), glibc());
+    for tree in [&bare, &whole, &MemoryTree::new()] {
         let report = inspected(tree, &[]);
         assert_eq!((report.malloc.name.as_str(), &report.malloc.file), ("go", &None), "{report:#?}");
-        assert_eq!(report.graft.way, crate::Way::None);
+        assert_eq!(report.graft.way, crate::GraftMethod::None);
     }
     // With a library there may be C in the process.
     let report = inspected(&whole, &["libc.so.6"]);
@@ -282,7 +284,7 @@ fn a_missing_library_is_named() {
     unknown(&tree, &program(&["libone.so", "libc.so.6"]), &["`libgone.so.1`, which `/lib64/libone.so` needs"]);
     let tree = tree.with("/etc/ld.so.conf", "/opt/more\n").with("/opt/more/libgone.so.1", library(None).bytes());
     unknown(&tree, &program(&["libone.so"]), &["`/opt/more/libgone.so.1` lies in a folder of", "ldconfig"]);
-    let malloc = inspected(&Made::new(), &program(&["libone.so"]));
+    let malloc = inspected(&MemoryTree::new(), &program(&["libone.so"]));
     assert!(malloc.evidence.iter().any(|line| line.detail.contains("the loader `/lib64/ld-linux-x86-64.so.2` is not")));
 }
 
@@ -355,7 +357,7 @@ fn the_name_of_a_library_is_no_evidence_of_its_content() {
         assert_eq!((malloc.name.as_str(), malloc.file.as_deref()), ("unknown", Some(path.as_str())), "{malloc:#?}");
         assert!(malloc.evidence.iter().any(|line| line.detail.contains("any file may have that name")), "{malloc:#?}");
         // The result is also unknown if only the program exists.
-        let malloc = inspected(&Made::new(), &program(&[library_name, "libc.so.6"]));
+        let malloc = inspected(&MemoryTree::new(), &program(&[library_name, "libc.so.6"]));
         assert_eq!(malloc.name, "unknown", "{malloc:#?}");
         assert!(malloc.evidence.iter().any(|line| line.detail.contains("any file may have that name")), "{malloc:#?}");
     }
@@ -436,14 +438,14 @@ fn files_that_are_cut_anywhere_end_with_an_answer() {
 
 /// Inspects `/opt/app/bin/tool` in an environment. Returns its `malloc`'s file, and the effects of the preloads.
 fn in_environment(
-    tree: &Made,
+    tree: &MemoryTree,
     program: &Dynamic<'_>,
     privileged: bool,
     (preload, library_path): (&str, &str),
 ) -> (Option<String>, Vec<Effect>) {
     let set = |value: &str| (!value.is_empty()).then(|| value.as_bytes().to_vec());
     let environment = Environment { preload: set(preload), library_path: set(library_path), audit: false };
-    let place = Place { file: Found { path: b"/opt/app/bin/tool".to_vec(), identity: (9, 9) }, privileged };
+    let place = ProgramFile { file: TreeFile { path: b"/opt/app/bin/tool".to_vec(), identity: (9, 9) }, privileged };
     let loaded = Loader::in_environment(tree, environment).inspect_loaded(&program.bytes(), &place).unwrap();
     (loaded.report.malloc.file, loaded.preloads.into_iter().map(|preload| preload.effect).collect())
 }

@@ -46,24 +46,24 @@ impl From<Allocator> for Allocators {
     }
 }
 
-fn of(source: Source, detail: impl Into<String>) -> Vec<Evidence> {
+fn evidence_of(source: Source, detail: impl Into<String>) -> Vec<Evidence> {
     vec![Evidence::new(source, detail)]
 }
 
 impl Image<'_, '_> {
     pub(super) fn allocators(&self) -> Allocators {
         if self.packed_by_upx {
-            return self.unknown(of(Source::Constants, "packed by UPX, its malloc with it")).into();
+            return self.unknown(evidence_of(Source::Constants, "packed by UPX, its malloc with it")).into();
         }
         match self.notes.as_slice() {
             [] => self.without_note(),
-            [Ok(note)] => match EntryPoints::of(self.elf) {
+            [Ok(note)] => match EntryPoints::parse(self.elf) {
                 Some(entry_points) => self.by_jumps(note, entry_points),
                 None => self.by_note(note),
             },
-            [Err(problem)] => {
-                self.unknown(of(Source::Note, format!("there is a note `.note.allograft`, but {problem}"))).into()
-            }
+            [Err(problem)] => self
+                .unknown(evidence_of(Source::Note, format!("there is a note `.note.allograft`, but {problem}")))
+                .into(),
             several => {
                 let said = several.iter().map(|note| match note {
                     Ok(note) => Evidence::new(Source::Note, note.summary(Subject::Malloc.section())),
@@ -77,7 +77,7 @@ impl Image<'_, '_> {
     /// Reads an executable that was grafted after linking: the entry points of musl's allocator jump to the donor. The
     /// program's own blocks come from the donor too, if its public names resolve to musl's.
     fn by_jumps(&self, note: &GraftNote, entry_points: Result<EntryPoints, String>) -> Allocators {
-        let mut evidence = of(Source::Note, note.summary(Subject::Malloc.section()));
+        let mut evidence = evidence_of(Source::Note, note.summary(Subject::Malloc.section()));
         let entry_points = match entry_points {
             Ok(entry_points) if entry_points.is_confirmed(self.elf) => entry_points,
             other => {
@@ -109,7 +109,7 @@ impl Image<'_, '_> {
     /// Reads a graft's note, which names the allocator of libc's own blocks. The linker has decided whether `malloc` is
     /// the same.
     fn by_note(&self, note: &GraftNote) -> Allocators {
-        let mut evidence = of(Source::Note, note.summary(Subject::Malloc.section()));
+        let mut evidence = evidence_of(Source::Note, note.summary(Subject::Malloc.section()));
         let symbols = self.marks.malloc_is_libcs();
         match symbols {
             Some(true) => {
@@ -167,7 +167,7 @@ impl Image<'_, '_> {
             Kind::Object if !self.marks.has("malloc") => {
                 let asked = self.marks.needs("malloc");
                 let detail = if asked { "`malloc` is asked of other files" } else { "`malloc` is not defined" };
-                Allocator::named(name::NONE, of(Source::Symbols, detail)).into()
+                Allocator::named(name::NONE, evidence_of(Source::Symbols, detail)).into()
             }
             _ if self.asks_libraries() => self.libraries().into(),
             _ => self.by_symbols(),
@@ -179,13 +179,13 @@ impl Image<'_, '_> {
         match self.marks.verdict() {
             Verdict::Is(name @ (name::MALLOCNG | name::OLDMALLOC), detail) if !self.malloc_is_musls() => Allocators {
                 malloc: self.by_callees("`malloc` is weak, and does not do what musl's does".to_owned()),
-                libc: Some(self.named(name, of(Source::Symbols, detail))),
+                libc: Some(self.named(name, evidence_of(Source::Symbols, detail))),
             },
-            Verdict::Is(name, detail) => self.named(name, of(Source::Symbols, detail)).into(),
+            Verdict::Is(name, detail) => self.named(name, evidence_of(Source::Symbols, detail)).into(),
             Verdict::Unnamed(detail) => self.by_callees(detail).into(),
             Verdict::Beside { malloc, libc, detail } => Allocators {
                 malloc: self.by_callees(malloc),
-                libc: Some(self.named(libc, of(Source::Symbols, detail))),
+                libc: Some(self.named(libc, evidence_of(Source::Symbols, detail))),
             },
             Verdict::Silent => self.without_symbols().into(),
         }
@@ -199,7 +199,7 @@ impl Image<'_, '_> {
             // Before musl 1.2.2 `malloc` is a strong symbol of the allocator's own file.
             return self.marks.symbol("malloc").is_some_and(|malloc| malloc.binding == STB_GLOBAL);
         };
-        match Code::of(self.elf).filter(|_| self.kind != Kind::Object) {
+        match Code::new(self.elf).filter(|_| self.kind != Kind::Object) {
             Some(code) => {
                 let called = code.callees(malloc.value, malloc.size);
                 malloc.value == inside.value || malloc.size <= 32 && called == [inside.value]
@@ -215,9 +215,9 @@ impl Image<'_, '_> {
         let reached = reached.filter(|(whose, _)| ![name::MALLOCNG, name::GLIBC].contains(whose));
         let called = reached.map(|(whose, function)| (whose, Source::Code, format!("`malloc` calls `{function}`")));
         let Some((whose, source, found)) = called.or_else(|| self.by_exports()) else {
-            return self.unknown(of(Source::Symbols, detail));
+            return self.unknown(evidence_of(Source::Symbols, detail));
         };
-        let mut evidence = of(source, found);
+        let mut evidence = evidence_of(source, found);
         // The description of an untied `malloc` would contradict the finding.
         if detail != UNTIED {
             evidence.push(Evidence::new(Source::Symbols, detail));
@@ -261,26 +261,26 @@ impl Image<'_, '_> {
         if let Some(detail) = self.constants.details(name::MALLOCNG)
             && let Some(free) = self.free_of_mallocng()
         {
-            let mut evidence = of(Source::Constants, detail);
+            let mut evidence = evidence_of(Source::Constants, detail);
             evidence.push(Evidence::new(Source::Code, free));
             return Allocator::named(name::MALLOCNG, evidence);
         }
         // glibc's malloc is a strong symbol of the file that has these texts (malloc/malloc.c). Therefore a program
         // with its own malloc cannot contain that file.
         if let Some(detail) = self.constants.details(name::GLIBC).filter(|_| self.is_static()) {
-            return Allocator::named(name::GLIBC, of(Source::Constants, detail));
+            return Allocator::named(name::GLIBC, evidence_of(Source::Constants, detail));
         }
         if let Some(lock) = self.lock_of_oldmalloc() {
-            return self.named(name::OLDMALLOC, of(Source::Code, lock));
+            return self.named(name::OLDMALLOC, evidence_of(Source::Code, lock));
         }
         if self.is_pure_go() {
             let detail = "a Go program without C: Go's runtime, and no `malloc`";
-            return self.named(name::GO, of(Source::Constants, detail));
+            return self.named(name::GO, evidence_of(Source::Constants, detail));
         }
         let nothing = self.constants.found().all(|(row, _)| !row.serves_malloc && row.id != name::GO);
         if nothing && self.is_static() && self.marks.has_program() && self.marks.has_no_malloc() {
             let detail = "there are symbols, `_start` among them, and none of the malloc family";
-            return Allocator::named(name::NONE, of(Source::Symbols, detail));
+            return Allocator::named(name::NONE, evidence_of(Source::Symbols, detail));
         }
         self.unknown(Vec::new())
     }
@@ -300,7 +300,7 @@ impl Image<'_, '_> {
 
     /// Returns the evidence in the code that the program calls musl's `free`.
     fn free_of_mallocng(&self) -> Option<String> {
-        let code = Code::of(self.elf)?;
+        let code = Code::new(self.elf)?;
         let loaded = self.elf.loaded();
         let named = |address: u64| {
             let pointer = address.to_le_bytes();
@@ -320,7 +320,7 @@ impl Image<'_, '_> {
         if self.kind == Kind::Shared {
             if self.marks.needs("malloc") || self.elf.dynamic_symbols.iter().any(|symbol| symbol.is_needed()) {
                 let detail = "`malloc` is not defined here: it comes from whatever loads this";
-                return Allocator::named(name::NONE, of(Source::Symbols, detail));
+                return Allocator::named(name::NONE, evidence_of(Source::Symbols, detail));
             }
             return self.by_symbols().malloc;
         }
@@ -334,20 +334,20 @@ impl Image<'_, '_> {
         let mut malloc = match (self.libc(), stranger) {
             (Libc::Glibc, None) => {
                 let detail = format!("from libc.so.6 at run time (the loader is {loader})");
-                Allocator::named(name::GLIBC, of(Source::Symbols, detail))
+                Allocator::named(name::GLIBC, evidence_of(Source::Symbols, detail))
             }
-            (Libc::Glibc, Some(stranger)) => self.unknown(of(
+            (Libc::Glibc, Some(stranger)) => self.unknown(evidence_of(
                 Source::Symbols,
                 format!(
                     "dynamic: from libc.so.6 at run time, unless {} or what that needs has a malloc (the loader is {loader})",
                     printable(stranger)
                 ),
             )),
-            (Libc::Musl, _) => self.unknown(of(
+            (Libc::Musl, _) => self.unknown(evidence_of(
                 Source::Symbols,
                 format!("dynamic: from whichever musl is installed at run time (the loader is {loader})"),
             )),
-            _ => self.unknown(of(
+            _ => self.unknown(evidence_of(
                 Source::Symbols,
                 format!("dynamic: from a library at run time (the loader is {loader})"),
             )),
@@ -360,7 +360,7 @@ impl Image<'_, '_> {
     pub(super) fn language(&self, malloc: &Allocator) -> Option<Allocator> {
         if self.marks.is_go() || self.constants.has(name::GO) {
             let go = match self.marks.is_go() {
-                true => of(Source::Symbols, "`runtime.mallocgc`"),
+                true => evidence_of(Source::Symbols, "`runtime.mallocgc`"),
                 false => Vec::new(),
             };
             return Some(self.named(name::GO, go));
@@ -385,7 +385,7 @@ impl Image<'_, '_> {
         let (row, detail) =
             self.constants.others().into_iter().find(|(row, _)| !name::is_variant(&malloc.name, row.name))?;
         let detail = format!("a Rust program with {} in it, which does not show that it uses it: {detail}", row.name);
-        Some(Allocator::named(name::UNKNOWN, of(Source::Constants, detail)))
+        Some(Allocator::named(name::UNKNOWN, evidence_of(Source::Constants, detail)))
     }
 
     /// Returns the allocator of a Rust program. Rust calls it through `__rust_alloc`. If the compiler has removed
@@ -408,18 +408,18 @@ impl Image<'_, '_> {
                 continue;
             }
             let detail = format!("`{}` calls `{function}`", families::readable(symbol.name));
-            return Some(self.named(whose, of(Source::Code, detail)));
+            return Some(self.named(whose, evidence_of(Source::Code, detail)));
         }
         if let Some(function) = self.marks.prefixed_jemalloc() {
             let detail = format!("a Rust program with `{function}`, which is not its `malloc`");
-            return Some(self.named("jemalloc", of(Source::Symbols, detail)));
+            return Some(self.named("jemalloc", evidence_of(Source::Symbols, detail)));
         }
         let detail = match (self.marks.other_allocator(), self.marks.has_rust_global()) {
             (Some((symbol, whose)), _) => format!("a Rust program with `{symbol}`: it may be {whose} that it uses"),
             (None, true) => "`__rg_alloc`: a global allocator that is not known".to_owned(),
             (None, false) => return self.another_for_rust(malloc),
         };
-        Some(Allocator::named(name::UNKNOWN, of(Source::Symbols, detail)))
+        Some(Allocator::named(name::UNKNOWN, evidence_of(Source::Symbols, detail)))
     }
 
     /// Returns a known allocator, with the constants that confirm it and the version that they state.

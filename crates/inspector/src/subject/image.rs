@@ -10,7 +10,7 @@ use crate::evidence::constants::Constants;
 use crate::evidence::symbols::Marks;
 use crate::facts;
 use crate::note::{self, Binding, GraftNote, Subject};
-use crate::report::{Arch, Evidence, Graft, Kind, Libc, Link, Report, Source, Strings, Way, name};
+use crate::report::{Arch, Evidence, Graft, GraftMethod, Kind, Libc, Link, Report, Source, Strings, name};
 use crate::verify::{has_merged_note, is_loader};
 
 pub(crate) fn inspect(bytes: &[u8]) -> Result<Report, InspectError> {
@@ -29,8 +29,8 @@ pub(crate) fn examine(bytes: &[u8]) -> Result<(Report, Option<Vec<u8>>), Inspect
     }
     let image = Image {
         packed_by_upx: is_packed_by_upx(&elf),
-        marks: Marks::of(elf.symbols.iter().chain(&elf.dynamic_symbols)),
-        constants: Constants::of(&elf.loaded()),
+        marks: Marks::new(elf.symbols.iter().chain(&elf.dynamic_symbols)),
+        constants: Constants::search(&elf.loaded()),
         notes: note::of_graft(&elf, Subject::Malloc),
         binding: note::binding(&elf),
         strings: note::of_graft(&elf, Subject::Strings),
@@ -213,7 +213,7 @@ impl Image<'_, '_> {
     /// In an executable that was grafted after linking, entry points of the program must also jump to them.
     fn strings(&self) -> Strings {
         match self.strings.as_slice() {
-            [Ok(_)] => match EntryPoints::of(self.elf) {
+            [Ok(_)] => match EntryPoints::parse(self.elf) {
                 None => Strings::Grafted,
                 Some(Ok(entry_points))
                     if entry_points.is_confirmed(self.elf) && entry_points.strings().next().is_some() =>
@@ -232,7 +232,7 @@ impl Image<'_, '_> {
     fn strings_evidence(&self) -> Vec<Evidence> {
         let ([Ok(note)], Strings::Grafted) = (self.strings.as_slice(), self.strings()) else { return Vec::new() };
         let mut evidence = vec![Evidence::new(Source::Note, note.summary(Subject::Strings.section()))];
-        if let Some(Ok(entry_points)) = EntryPoints::of(self.elf) {
+        if let Some(Ok(entry_points)) = EntryPoints::parse(self.elf) {
             let mut names: Vec<&str> = entry_points.strings().map(|(_, name)| name).collect();
             let count = names.len();
             // A program may have several entry points of one function.
@@ -247,9 +247,9 @@ impl Image<'_, '_> {
     /// Returns whether another allocator can be put in, and how.
     fn graft(&self, malloc: &str) -> Graft {
         let (way, detail) = match (self.kind, self.link) {
-            (Kind::Object, _) => (Way::None, "an object has whatever malloc it is linked with".to_owned()),
+            (Kind::Object, _) => (GraftMethod::None, "an object has whatever malloc it is linked with".to_owned()),
             (Kind::Shared, _) if malloc == name::NONE => {
-                (Way::None, "a library has the malloc of the program that loads it".to_owned())
+                (GraftMethod::None, "a library has the malloc of the program that loads it".to_owned())
             }
             // A grafted loader is also musl's loader: a new graft replaces the old one.
             (Kind::Shared, _)
@@ -258,15 +258,15 @@ impl Image<'_, '_> {
                     && matches!(self.elf.arch, Arch::X86_64 | Arch::Aarch64) =>
             {
                 (
-                    Way::Graft,
+                    GraftMethod::Graft,
                     "musl's dynamic loader: `allograft graft` takes it if all that it has to find is there, and every \
                      dynamic program that it starts has the donor"
                         .to_owned(),
                 )
             }
-            (Kind::Shared, _) => (Way::Unknown, "a library with a malloc of its own".to_owned()),
+            (Kind::Shared, _) => (GraftMethod::Unknown, "a library with a malloc of its own".to_owned()),
             (_, Some(Link::Dynamic)) if self.note().is_some() && has_merged_note(self.elf) => (
-                Way::Graft,
+                GraftMethod::Graft,
                 "a donor was merged into it, whose malloc comes before that of every library, LD_PRELOAD's too: \
                  `allograft graft` puts another donor in its place, from the stock file"
                     .to_owned(),
@@ -278,44 +278,46 @@ impl Image<'_, '_> {
                 if matches!(self.elf.arch, Arch::X86_64 | Arch::Aarch64) && of_libc && matches!(self.libc(), Libc::Glibc | Libc::Musl) {
                     let how = "`allograft graft` merges a donor into the program, which comes first, if no library of its \
                                brings an allocator; so does LD_PRELOAD, for one start";
-                    (Way::Graft, format!("{looked_up}: {how}"))
+                    (GraftMethod::Graft, format!("{looked_up}: {how}"))
                 } else {
-                    (Way::Preload, format!("{looked_up}: LD_PRELOAD comes first"))
+                    (GraftMethod::Preload, format!("{looked_up}: LD_PRELOAD comes first"))
                 }
             }
-            _ if self.packed_by_upx => (Way::None, "unpack it first: `upx -d`".to_owned()),
-            _ if malloc == name::NONE => (Way::None, "there is no malloc to replace".to_owned()),
-            _ if self.is_pure_go() => (Way::None, "Go's runtime has an allocator of its own, and no malloc".to_owned()),
+            _ if self.packed_by_upx => (GraftMethod::None, "unpack it first: `upx -d`".to_owned()),
+            _ if malloc == name::NONE => (GraftMethod::None, "there is no malloc to replace".to_owned()),
+            _ if self.is_pure_go() => {
+                (GraftMethod::None, "Go's runtime has an allocator of its own, and no malloc".to_owned())
+            }
             _ if malloc == name::MALLOCNG && self.has_go_sections() => (
-                Way::Relink,
+                GraftMethod::Relink,
                 "`allograft graft` leaves Go programs alone; the malloc of the C code in it is that of the libc.a that it \
                  is linked with: graft that, and link it again"
                     .to_owned(),
             ),
             _ if malloc == name::MALLOCNG && self.is_static() && matches!(self.elf.arch, Arch::X86_64 | Arch::Aarch64) => (
-                Way::Graft,
+                GraftMethod::Graft,
                 "`allograft graft` takes it if all that it has to find is there; else graft the libc.a that it is linked \
                  with, and link it again"
                     .to_owned(),
             ),
             _ if malloc == name::ZIG => (
-                Way::Relink,
+                GraftMethod::Relink,
                 "no libc.a that zig links has a malloc: link the object that `allograft emit --as object` writes"
                     .to_owned(),
             ),
             _ if self.libc() == Libc::Musl && !self.has_malloc_of_musl() => (
-                Way::Relink,
+                GraftMethod::Relink,
                 "graft the libc.a that it is linked with, and link it again; that of zig 0.16 and later has no malloc: \
                  link the object that `allograft emit --as object` writes"
                     .to_owned(),
             ),
             _ if self.libc() == Libc::Musl => {
-                (Way::Relink, "graft the libc.a that it is linked with, and link it again".to_owned())
+                (GraftMethod::Relink, "graft the libc.a that it is linked with, and link it again".to_owned())
             }
             _ if self.libc() == Libc::Glibc => {
-                (Way::Relink, "link it with musl and a grafted libc.a, or dynamically and preload".to_owned())
+                (GraftMethod::Relink, "link it with musl and a grafted libc.a, or dynamically and preload".to_owned())
             }
-            _ => (Way::Unknown, "it is not known which C library it was linked with".to_owned()),
+            _ => (GraftMethod::Unknown, "it is not known which C library it was linked with".to_owned()),
         };
         Graft { way, detail }
     }

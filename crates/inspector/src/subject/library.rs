@@ -8,11 +8,11 @@ use crate::evidence::symbols::{Marks, Verdict};
 use crate::facts;
 use crate::library::{Library, Part};
 use crate::note::{self, Subject};
-use crate::report::{Allocator, Evidence, Graft, Hook, Kind, Libc, Report, Source, Strings, Way, name};
+use crate::report::{Allocator, Evidence, Graft, GraftMethod, Hook, Kind, Libc, Report, Source, Strings, name};
 
 pub(crate) fn inspect(bytes: &[u8]) -> Result<Report, InspectError> {
     let library = Library::read(bytes)?;
-    let all = Marks::of(library.parts.iter().flat_map(Part::exports));
+    let all = Marks::new(library.parts.iter().flat_map(Part::exports));
     let malloc = malloc(&library);
     let libc = match (all.has_musl_parts(), all.has_glibc_parts()) {
         (true, false) => Libc::Musl,
@@ -73,7 +73,7 @@ fn malloc(library: &Library<'_>) -> Allocator {
         evidence
             .push(Evidence::new(Source::Note, format!("member {} has a note, but {problem}", library.label(first))));
     }
-    let mut allocator = match Marks::of(&first.elf.symbols).verdict() {
+    let mut allocator = match Marks::new(&first.elf.symbols).verdict() {
         Verdict::Is(name, detail) if evidence.is_empty() => {
             let detail = format!("member {} defines `malloc`: {detail}", library.label(first));
             Allocator::named(name, vec![Evidence::new(Source::Symbols, detail)])
@@ -146,11 +146,11 @@ fn hook(library: &Library<'_>) -> Hook {
 fn graft(library: &Library<'_>, libc: Libc, malloc: &str) -> Graft {
     let tied = library.parts.iter().any(|part| part.mentions(b"__malloc_tls_default"));
     let (way, detail) = match libc {
-        _ if malloc == name::NONE => (Way::None, "there is no malloc to replace"),
-        Libc::Musl if tied => (Way::None, "its pthread_create is tied to its allocator"),
-        Libc::Musl if malloc == name::UNKNOWN => (Way::Unknown, "it is not known what would be replaced"),
-        Libc::Musl => (Way::Graft, "`allograft graft` replaces its allocator"),
-        _ => (Way::None, "it is no musl"),
+        _ if malloc == name::NONE => (GraftMethod::None, "there is no malloc to replace"),
+        Libc::Musl if tied => (GraftMethod::None, "its pthread_create is tied to its allocator"),
+        Libc::Musl if malloc == name::UNKNOWN => (GraftMethod::Unknown, "it is not known what would be replaced"),
+        Libc::Musl => (GraftMethod::Graft, "`allograft graft` replaces its allocator"),
+        _ => (GraftMethod::None, "it is no musl"),
     };
     Graft { way, detail: detail.to_owned() }
 }

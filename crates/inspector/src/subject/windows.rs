@@ -2,8 +2,10 @@
 
 use crate::error::InspectError;
 use crate::note::{self, GraftNote, Subject};
-use crate::pe::{Form, Pe};
-use crate::report::{Allocator, Evidence, Facts, Graft, Hook, Kind, Libc, Link, Report, Source, Strings, Way, name};
+use crate::pe::{FileKind, Pe};
+use crate::report::{
+    Allocator, Evidence, Facts, Graft, GraftMethod, Hook, Kind, Libc, Link, Report, Source, Strings, name,
+};
 
 /// The section with the note. Names of sections have eight bytes there.
 const NOTE_SECTION: &str = ".allogrf";
@@ -19,9 +21,9 @@ pub(crate) fn inspect(bytes: &[u8]) -> Result<Report, InspectError> {
     let libc = libc(&pe);
     let malloc = malloc(&pe, libc);
     let kind = match pe.form {
-        Form::Program => Kind::Executable,
-        Form::Library => Kind::Shared,
-        Form::Object => Kind::Object,
+        FileKind::Program => Kind::Executable,
+        FileKind::Library => Kind::Shared,
+        FileKind::Object => Kind::Object,
     };
     Ok(Report {
         kind,
@@ -100,7 +102,7 @@ fn malloc(pe: &Pe<'_>, libc: Libc) -> Allocator {
         .collect();
     let imported = format!("the file imports {}", of_library.join(", "));
     match (notes.as_slice(), pe.form, of_library.is_empty()) {
-        ([note], Form::Object, _) => note.allocator(evidence),
+        ([note], FileKind::Object, _) => note.allocator(evidence),
         ([note], _, true) => {
             let detail = "the file imports no `malloc`, `calloc`, `realloc` or `free`: the donor's serve";
             evidence.push(Evidence::new(Source::Symbols, detail));
@@ -122,11 +124,12 @@ fn malloc(pe: &Pe<'_>, libc: Libc) -> Allocator {
 
 fn graft(kind: Kind, malloc: &str) -> Graft {
     let (way, detail) = match (kind, malloc) {
-        (Kind::Object, _) => (Way::None, "an object: put it on the link line before every library"),
-        (_, name::UCRT | name::MSVCRT | name::UNKNOWN) => {
-            (Way::Relink, "a file of Windows has to be linked again: `allograft emit --target x86_64-pc-windows-gnu`")
-        }
-        _ => (Way::None, "a donor is in it already; to change it, link again"),
+        (Kind::Object, _) => (GraftMethod::None, "an object: put it on the link line before every library"),
+        (_, name::UCRT | name::MSVCRT | name::UNKNOWN) => (
+            GraftMethod::Relink,
+            "a file of Windows has to be linked again: `allograft emit --target x86_64-pc-windows-gnu`",
+        ),
+        _ => (GraftMethod::None, "a donor is in it already; to change it, link again"),
     };
     Graft { way, detail: detail.to_owned() }
 }

@@ -77,7 +77,10 @@ pub(super) fn note(name: &str, graft: &Library<'_>, subject: Subject) -> (Check,
     let fails = |detail: String| (Check::new(name, false, detail), None);
     let found = sections(graft, subject);
     let (number, section) = match found.as_slice() {
-        [] => return fails(format!("no member has a section `{}`: this is no graft of ours", subject.section())),
+        [] => {
+            let section = subject.section();
+            return fails(format!("no member has a section `{section}`: this is not one of allograft's grafts"));
+        }
         [one] => *one,
         several => {
             let members = several.iter().map(|&(number, _)| graft.label(&graft.parts[number]));

@@ -52,7 +52,7 @@ pub(super) struct Linked<'d, 'a> {
 }
 
 impl<'d, 'a> Linked<'d, 'a> {
-    fn of(elf: &'d Elf<'a>, page: u64) -> Option<Linked<'d, 'a>> {
+    fn parse(elf: &'d Elf<'a>, page: u64) -> Option<Linked<'d, 'a>> {
         let mut parts = loads(elf);
         let (code, data) = (parts.next()?, parts.next()?);
         let end = data.address.checked_add(data.memory)?.checked_next_multiple_of(page)?;
@@ -145,7 +145,7 @@ fn compare(
     if donor.arch != elf.arch {
         return Err("the linked donor is for another architecture".to_owned());
     }
-    let linked = Linked::of(donor, page).ok_or("the linked donor has another layout")?;
+    let linked = Linked::parse(donor, page).ok_or("the linked donor has another layout")?;
     let base = entry_points.donor();
     let own: Vec<&Segment<'_>> = loads(elf).filter(|load| load.address >= base).collect();
     let [code, data, headers] = own.as_slice() else {
@@ -328,6 +328,8 @@ fn storage_image(elf: &Elf<'_>, linked: &Linked<'_, '_>, image: &[u8], stock: Op
     let last = rest.len().checked_sub(donors.len());
     match last.is_some_and(|last| (0..=last).any(fits)) {
         true => None,
-        false => Some(format!("the donor's thread-local storage {what} the program's does not begin as it was linked")),
+        false => {
+            Some(format!("the donor's thread-local storage {what} the program's does not begin with its linked image"))
+        }
     }
 }

@@ -71,7 +71,7 @@ fn expected(
     stock: &Elf<'_>,
 ) -> Result<Vec<String>, String> {
     let base = entry_points.donor();
-    let given = Parameters::of(elf, donor, base)?;
+    let given = Parameters::read(elf, donor, base)?;
     let address = |name: &str| symbol(donor, name).map(|value| base.wrapping_add(value));
     let mut wanted = Vec::new();
     if let Some(destructors) = given.key_destructors {
@@ -108,7 +108,7 @@ fn expected(
     let mut open = changes(elf, stock, entry_points);
     for (what, ways) in wanted {
         let fits = |edit: &Edit| ways.contains(&(edit.naming, edit.before, edit.after));
-        match open.iter().find_map(|address| at(stock, elf, *address).into_iter().find(fits)) {
+        match open.iter().find_map(|address| candidates_at(stock, elf, *address).into_iter().find(fits)) {
             Some(edit) => open.retain(|address| !edit.field.contains(address)),
             None => complaints.push(format!("{what} does not lead through the donor")),
         }
@@ -126,7 +126,7 @@ struct Parameters {
 }
 
 impl Parameters {
-    fn of(elf: &Elf<'_>, donor: &Elf<'_>, base: u64) -> Result<Parameters, String> {
+    fn read(elf: &Elf<'_>, donor: &Elf<'_>, base: u64) -> Result<Parameters, String> {
         let at = base.wrapping_add(symbol(donor, "transplant_parameters")?);
         let block = loads(elf).find_map(|load| {
             let from = usize::try_from(at.checked_sub(load.address)?).ok()?;
@@ -171,7 +171,7 @@ pub(super) struct Allowed<'t> {
 }
 
 impl<'t> Allowed<'t> {
-    pub(super) fn of(graft: &Elf<'_>, stock: &Elf<'_>, entry_points: &'t EntryPoints) -> Allowed<'t> {
+    pub(super) fn new(graft: &Elf<'_>, stock: &Elf<'_>, entry_points: &'t EntryPoints) -> Allowed<'t> {
         Allowed { entry_points, jump: jump_size(graft.arch) as u64, unused: cleared_table(graft, stock) }
     }
 
@@ -201,7 +201,7 @@ impl<'t> Allowed<'t> {
 /// the first few, for a file that differs everywhere.
 fn changes(graft: &Elf<'_>, stock: &Elf<'_>, entry_points: &EntryPoints) -> Vec<u64> {
     const MOST: usize = 4096;
-    let allowed = Allowed::of(graft, stock, entry_points);
+    let allowed = Allowed::new(graft, stock, entry_points);
     let code = loads(stock).filter(|load| load.flags & PF_X != 0);
     let pairs = code.filter_map(|load| Some((load, loads(graft).find(|other| other.address == load.address)?)));
     pairs.flat_map(|(before, after)| allowed.others(before, after)).take(MOST).collect()
@@ -209,7 +209,7 @@ fn changes(graft: &Elf<'_>, stock: &Elf<'_>, entry_points: &EntryPoints) -> Vec<
 
 /// Returns the possible edits that explain a changed byte of code at `address`; none if it is not an operand. x86
 /// instructions have no fixed places, so there may be several; the graft's own must be among them.
-pub(super) fn at(stock: &Elf<'_>, graft: &Elf<'_>, address: u64) -> Vec<Edit> {
+pub(super) fn candidates_at(stock: &Elf<'_>, graft: &Elf<'_>, address: u64) -> Vec<Edit> {
     let (Some((start, before)), Some((same, after))) = (code(stock, address), code(graft, address)) else {
         return Vec::new();
     };

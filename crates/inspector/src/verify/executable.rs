@@ -94,7 +94,7 @@ fn writable_code(elf: &Elf<'_>, entry_points: Option<&EntryPoints>) -> Check {
 /// Checks that everything that stock loads is loaded at the same addresses with the same bytes, except for the jumps,
 /// and for at most three operands that now name a place in the donor.
 fn unchanged(graft: &Elf<'_>, stock: &Elf<'_>, entry_points: &EntryPoints) -> Check {
-    let allowed = Allowed::of(graft, stock, entry_points);
+    let allowed = Allowed::new(graft, stock, entry_points);
     let mut complaints = Vec::new();
     let mut others: Vec<Edit> = Vec::new();
     let donor = entry_points.donor();
@@ -112,7 +112,8 @@ fn unchanged(graft: &Elf<'_>, stock: &Elf<'_>, entry_points: &EntryPoints) -> Ch
             if others.iter().any(|edit| edit.field.contains(&address)) {
                 continue;
             }
-            let edit = edits::at(stock, graft, address).into_iter().find(|edit| (donor..end).contains(&edit.after));
+            let edit =
+                edits::candidates_at(stock, graft, address).into_iter().find(|edit| (donor..end).contains(&edit.after));
             match edit.filter(|_| others.len() < MOST_EDITS) {
                 Some(edit) => others.push(edit),
                 None => {

@@ -27,8 +27,8 @@ pub(super) fn check(graft: &Elf<'_>, linked: &Elf<'_>, base: u64, notes: [Option
             }
             continue;
         };
-        let (Some(now), Some(before)) = (at(graft, linked, base, section), section.data) else {
-            complaints.push(format!("`{name}` lies outside the file"));
+        let (Some(now), Some(before)) = (section_in(graft, linked, base, section), section.data) else {
+            complaints.push(format!("`{name}` is outside the file"));
             continue;
         };
         let mut whole = before.get(..NOTE_HEADER).unwrap_or_default().to_vec();
@@ -49,7 +49,7 @@ fn named<'e, 'a>(linked: &'e Elf<'a>, name: &[u8]) -> Option<&'e Section<'a>> {
 }
 
 /// The bytes of one of the donor's sections in the graft.
-fn at<'a>(graft: &Elf<'a>, linked: &Elf<'_>, base: u64, section: &Section<'_>) -> Option<&'a [u8]> {
+fn section_in<'a>(graft: &Elf<'a>, linked: &Elf<'_>, base: u64, section: &Section<'_>) -> Option<&'a [u8]> {
     let size = section.data?.len();
     let load = loads(linked).find(|load| {
         let size = load.data.map_or(0, <[u8]>::len) as u64;
@@ -61,8 +61,8 @@ fn at<'a>(graft: &Elf<'a>, linked: &Elf<'_>, base: u64, section: &Section<'_>) -
 
 fn options(graft: &Elf<'_>, linked: &Elf<'_>, base: u64, note: &str) -> Result<(), String> {
     let section = named(linked, OPTIONS).ok_or("the linked donor has no options")?;
-    let (now, before) = (at(graft, linked, base, section), section.data);
-    let (now, before) = now.zip(before).ok_or("the options lie outside the file")?;
+    let (now, before) = (section_in(graft, linked, base, section), section.data);
+    let (now, before) = now.zip(before).ok_or("the options are outside the file")?;
     let (values, own) = (read_options(&graft.bytes.over(now))?, read_options(&linked.bytes.over(before))?);
     let mut rest = now.to_vec();
     let rows = |bytes: &mut [u8], from: &[u8]| {

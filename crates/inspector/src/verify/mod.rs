@@ -42,7 +42,7 @@ use crate::note::Subject;
 
 /// The way in which a donor was put into an executable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum GraftKind {
     /// Functions of libc in it are redirected.
     Redirected,
     /// It is dynamic, and the donor a part of it.
@@ -51,20 +51,20 @@ pub enum Way {
     Needed,
 }
 
-impl Way {
-    /// Returns the way in which an executable was grafted, by its notes; [`Way::Redirected`] if no note names a
+impl GraftKind {
+    /// Returns the way in which an executable was grafted, by its notes; [`GraftKind::Redirected`] if no note names a
     /// different one.
     ///
     /// # Errors
     /// It is not an ELF file, or too damaged to be read.
-    pub fn of(graft: &[u8]) -> Result<Way, InspectError> {
+    pub fn recognise(graft: &[u8]) -> Result<GraftKind, InspectError> {
         let elf = parse(graft)?;
         Ok(if needed::has_note(&elf) {
-            Way::Needed
+            GraftKind::Needed
         } else if has_merged_note(&elf) {
-            Way::Merged
+            GraftKind::Merged
         } else {
-            Way::Redirected
+            GraftKind::Redirected
         })
     }
 }

@@ -34,7 +34,7 @@ pub(crate) struct Needed<'a> {
 
 impl<'a> Needed<'a> {
     /// Reads the note. `None` if the program has none.
-    pub(crate) fn of(elf: &Elf<'a>) -> Option<Result<Needed<'a>, String>> {
+    pub(crate) fn parse(elf: &Elf<'a>) -> Option<Result<Needed<'a>, String>> {
         elf.interpreter()?;
         let mut found = elf.segments.iter().filter(|it| it.kind == PT_NOTE).filter_map(|segment| {
             let notes = note::split(&elf.bytes.over(segment.data?), segment.align);
@@ -81,7 +81,7 @@ impl<'a> Needed<'a> {
 
 /// Whether it has the note of a dynamic program that loads its donor as a shared object, well formed or not.
 pub(super) fn has_note(elf: &Elf<'_>) -> bool {
-    Needed::of(elf).is_some()
+    Needed::parse(elf).is_some()
 }
 
 /// Returns the static checks of a dynamic program that loads its donor; with its stock file also that nothing else
@@ -103,7 +103,7 @@ fn checks(elf: &Elf<'_>, stock: Option<&Elf<'_>>) -> Vec<Check> {
     if let Some(stock) = stock {
         checks.push(unchanged(elf, stock, needed.start, &(0..0)));
         checks.push(headers(elf, stock));
-        checks.push(dynamic(&Tables::of(elf), &Tables::of(stock), &needed));
+        checks.push(dynamic(&Tables::new(elf), &Tables::new(stock), &needed));
     }
     checks
 }
@@ -140,7 +140,7 @@ fn check_library(elf: &Elf<'_>, path: &str, library: &[u8]) -> Check {
 }
 
 fn found<'a>(elf: &Elf<'a>) -> Result<Needed<'a>, Check> {
-    let found = Needed::of(elf).unwrap_or_else(|| Err("there is no note on a shared object".to_owned()));
+    let found = Needed::parse(elf).unwrap_or_else(|| Err("there is no note on a shared object".to_owned()));
     found.map_err(|problem| Check::new("needed", false, problem))
 }
 
@@ -188,7 +188,7 @@ fn dynamic(graft: &Tables<'_, '_>, stock: &Tables<'_, '_>, needed: &Needed<'_>) 
     }
     let strings = |tables: &Tables<'_, '_>| {
         let size = usize::try_from(tables.value(DT_STRSZ)?).ok()?;
-        tables.at(tables.value(DT_STRTAB)?, size).map(<[u8]>::to_vec)
+        tables.bytes_at(tables.value(DT_STRTAB)?, size).map(<[u8]>::to_vec)
     };
     let behind = graft
         .value(DT_STRTAB)
@@ -210,7 +210,7 @@ fn dynamic(graft: &Tables<'_, '_>, stock: &Tables<'_, '_>, needed: &Needed<'_>) 
 
 /// Returns the evidence that the note gives, once it is known which file the loader binds `malloc` to.
 pub(crate) fn evidence(elf: &Elf<'_>, bound: Option<&[u8]>) -> Option<String> {
-    let needed = match Needed::of(elf)? {
+    let needed = match Needed::parse(elf)? {
         Ok(needed) => needed,
         Err(problem) => return Some(problem),
     };

@@ -212,7 +212,7 @@ fn same_content(
 /// for others too, in the donor's code.
 fn are_dynamic(elf: &Elf<'_>, entries: &[u8], names: Option<&Section<'_>>) -> bool {
     const GLOBAL_FUNCTION: u8 = 0x12;
-    let tables = Tables::of(elf);
+    let tables = Tables::new(elf);
     let names = names.and_then(|names| names.data).unwrap_or_default();
     let is_dynamic = |entry: &[u8]| {
         let words = elf.bytes.over(entry);

@@ -135,7 +135,8 @@ fn removed_members(stock: &Library<'_>, donors: &[&Part<'_>], alignment: &Alignm
     let kept: HashSet<&[u8]> = kept.iter().flat_map(|part| part.exports()).map(|symbol| symbol.name).collect();
     let mut complaints = Vec::new();
     for &place in alignment.removed.iter().filter(|&&place| !stock.archive.members[place].is_elf()) {
-        complaints.push(format!("stock's member {} is gone, and is no ELF file", stock.archive.members[place].label()));
+        let label = stock.archive.members[place].label();
+        complaints.push(format!("stock's member {label} is missing, and is not an ELF file"));
     }
     for part in &gone {
         let brought = |name: &[u8]| donors.iter().any(|donor| donor.exported(name).is_some());
@@ -162,7 +163,8 @@ fn symbols_kept(graft: &Library<'_>, stock: &Library<'_>, alignment: &Alignment)
         // A program cannot name a symbol only if all definitions of it are hidden.
         internals.contains(name)
     });
-    let complaints = complaints.iter().map(|name| format!("stock defined `{}`, and nobody does now", printable(name)));
+    let complaints = complaints.iter().map(|name| printable(name));
+    let complaints = complaints.map(|name| format!("stock defined `{name}`, which is no longer defined"));
     Check::unless("symbols-kept", complaints.collect(), || {
         let gone: Vec<String> = expected.iter().map(|name| printable(name)).collect();
         format!(

@@ -51,7 +51,7 @@ pub(super) struct Tables<'e, 'a> {
 }
 
 impl<'e, 'a> Tables<'e, 'a> {
-    pub(super) fn of(elf: &'e Elf<'a>) -> Self {
+    pub(super) fn new(elf: &'e Elf<'a>) -> Self {
         Tables { elf, entries: elf.dynamic_entries().collect() }
     }
 
@@ -60,25 +60,25 @@ impl<'e, 'a> Tables<'e, 'a> {
     }
 
     /// The loaded bytes at an address.
-    pub(super) fn at(&self, address: u64, size: usize) -> Option<&'a [u8]> {
+    pub(super) fn bytes_at(&self, address: u64, size: usize) -> Option<&'a [u8]> {
         self.elf.at_address(address)?.get(..size)
     }
 
     pub(super) fn u64_at(&self, address: u64) -> Option<u64> {
-        self.at(address, 8)?.first_chunk().map(|word| u64::from_le_bytes(*word))
+        self.bytes_at(address, 8)?.first_chunk().map(|word| u64::from_le_bytes(*word))
     }
 
     fn u32_at(&self, address: u64) -> Option<u32> {
-        self.at(address, 4)?.first_chunk().map(|word| u32::from_le_bytes(*word))
+        self.bytes_at(address, 4)?.first_chunk().map(|word| u32::from_le_bytes(*word))
     }
 
     pub(super) fn symbol(&self, index: u32) -> Option<Symbol<'a>> {
         let at = self.value(SYMTAB)?.checked_add(ENTRY * u64::from(index))?;
-        let words = self.elf.bytes.over(self.at(at, ENTRY as usize)?);
+        let words = self.elf.bytes.over(self.bytes_at(at, ENTRY as usize)?);
         let strings = self.elf.at_address(self.value(STRTAB)?)?;
         let version = match self.value(VERSYM) {
             Some(versions) => {
-                let half = self.at(versions.checked_add(2 * u64::from(index))?, 2)?;
+                let half = self.bytes_at(versions.checked_add(2 * u64::from(index))?, 2)?;
                 u16::from_le_bytes([half[0], half[1]])
             }
             None => 1,
@@ -115,7 +115,7 @@ impl<'e, 'a> Tables<'e, 'a> {
         let mut found = Vec::new();
         for (at, size) in [(RELA, RELASZ), (JMPREL, PLTRELSZ)] {
             if let Some((at, size)) = self.value(at).zip(self.value(size)).filter(|(_, size)| *size != 0) {
-                found.extend(self.at(at, usize::try_from(size).ok()?)?.chunks_exact(ENTRY as usize));
+                found.extend(self.bytes_at(at, usize::try_from(size).ok()?)?.chunks_exact(ENTRY as usize));
             }
         }
         Some(found)
@@ -129,7 +129,7 @@ impl<'e, 'a> Tables<'e, 'a> {
 
     /// The places of DT_RELR (gABI, SHT_RELR).
     pub(super) fn packed(&self) -> Vec<u64> {
-        let table = self.value(RELR).zip(self.value(RELRSZ)).and_then(|(at, size)| self.at(at, size as usize));
+        let table = self.value(RELR).zip(self.value(RELRSZ)).and_then(|(at, size)| self.bytes_at(at, size as usize));
         let (mut places, mut next) = (Vec::new(), 0_u64);
         for word in table.unwrap_or_default().chunks_exact(8).filter_map(|word| word.first_chunk()) {
             let word = u64::from_le_bytes(*word);
@@ -244,7 +244,7 @@ impl<'e, 'a> Tables<'e, 'a> {
         let head = |index: u64| self.u32_at(table + 4 * index).unwrap_or(0);
         let (count, first, bloom) = (head(0), head(1), head(2));
         let buckets = table + 16 + 8 * u64::from(bloom);
-        let words = self.at(buckets, (count as usize).saturating_mul(4)).unwrap_or_default();
+        let words = self.bytes_at(buckets, (count as usize).saturating_mul(4)).unwrap_or_default();
         let last = words.chunks_exact(4).filter_map(|word| word.first_chunk()).map(|word| u32::from_le_bytes(*word));
         let Some(mut last) = last.max().filter(|last| *last >= first) else { return Vec::new() };
         let chains = buckets + 4 * u64::from(count);

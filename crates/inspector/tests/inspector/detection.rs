@@ -1,7 +1,7 @@
 //! `inspect` on archives, programs and libraries, stripped ones included.
 
 use fixtures::sample::{self, Recipe};
-use inspector::{Arch as ReportArch, Hook, Kind, Libc, Link, Report, Source, Strings, Way, inspect};
+use inspector::{Arch as ReportArch, GraftMethod, Hook, Kind, Libc, Link, Report, Source, Strings, inspect};
 use zigcc::Arch;
 
 use crate::programs::{self, Mode, NEVER_FREES, NORMAL, OWN_MALLOC};
@@ -29,7 +29,7 @@ fn stock_programs_are_known_with_and_without_symbols() {
                 assert_eq!(sources(&report), expected);
                 let strings = if strip { Strings::Unknown } else { Strings::Stock };
                 assert_eq!((&report.language_allocator, report.strings), (&None, strings));
-                assert_eq!((&report.libc_allocator, report.graft.way), (&None, Way::Graft));
+                assert_eq!((&report.libc_allocator, report.graft.way), (&None, GraftMethod::Graft));
                 // It does not fork, so nothing refers to the hook by name; mallocng's file contains it anyway.
                 let hook = if strip { Hook::Unknown } else { Hook::Real };
                 assert_eq!((report.facts.malloc_atfork, report.facts.symbols), (hook, !strip));
@@ -172,7 +172,7 @@ fn glibc_is_known_linked_either_way() {
     assert_eq!(dynamic.malloc.name, "glibc");
     assert!(evidence(&dynamic).contains("from libc.so.6 at run time"));
     assert!(dynamic.libc_version.unwrap().starts_with(">=2."));
-    assert_eq!(dynamic.graft.way, Way::Graft);
+    assert_eq!(dynamic.graft.way, GraftMethod::Graft);
     assert!(dynamic.graft.detail.contains("merges a donor into the program"), "{}", dynamic.graft.detail);
     for arguments in [&["-O1", "-static"][..], &["-O1", "-static", "-s"]] {
         let report = inspect(&programs::native(NORMAL, arguments)).unwrap();

@@ -43,7 +43,7 @@ pub struct Compared {
 }
 
 impl Compared {
-    fn of(&self, printed: &[u8]) -> Vec<u8> {
+    fn select(&self, printed: &[u8]) -> Vec<u8> {
         let mut lines: Vec<&[u8]> = printed.split_inclusive(|byte| *byte == b'\n').collect();
         if let Some(start) = &self.without {
             lines.retain(|line| !line.starts_with(start.as_bytes()));

@@ -47,7 +47,7 @@ impl Outputs {
             if processes.compared.errors {
                 printed.extend(whole(&mut self.err));
             }
-            let compared = processes.compared.of(&printed);
+            let compared = processes.compared.select(&printed);
             (digest, bytes) = (Sha256::digest(&compared).into(), compared.len() as u64);
         }
         let mut complaint = Vec::new();

@@ -37,7 +37,7 @@ pub(crate) fn results() -> Results {
                 ArmRuns { failure: Some("prints `<1>`, and stock prints `2`".to_owned()), ..ArmRuns::default() },
             ],
         };
-        compared.push(CaseResult::of(&case, &session, &Plan::default(), Disturbance::default()));
+        compared.push(CaseResult::new(&case, &session, &Plan::default(), Disturbance::default()));
         sessions.push(session);
     }
     let origin = |name: &&str| Origin {

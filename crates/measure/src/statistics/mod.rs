@@ -27,7 +27,7 @@ pub struct Spread {
 
 impl Spread {
     /// Returns the spread of some figures. `None` for no figures.
-    pub fn of(figures: &[f64]) -> Option<Spread> {
+    pub fn new(figures: &[f64]) -> Option<Spread> {
         let sorted = sorted(figures);
         let (min, max) = (*sorted.first()?, *sorted.last()?);
         let at = |share| quantile(&sorted, share);
@@ -62,9 +62,9 @@ mod tests {
 
     #[test]
     fn middle_and_spread() {
-        let spread = Spread::of(&[4.0, 1.0, 3.0, 2.0]).unwrap();
+        let spread = Spread::new(&[4.0, 1.0, 3.0, 2.0]).unwrap();
         assert_eq!(spread, Spread { median: 2.5, q1: 1.75, q3: 3.25, min: 1.0, max: 4.0 });
-        assert_eq!(Spread::of(&[]), None);
+        assert_eq!(Spread::new(&[]), None);
         assert_eq!(median(&[9.0, 1.0, 5.0]), 5.0);
     }
 }

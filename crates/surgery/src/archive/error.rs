@@ -26,7 +26,7 @@ pub enum ArchiveError {
     #[error("{place}: {fault}")]
     Malformed {
         /// The place of the fault.
-        place: Place,
+        place: Location,
         /// The fault.
         fault: Fault,
     },
@@ -50,7 +50,7 @@ pub enum ArchiveError {
 
 /// A place in an archive, with the parts that are known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct Location {
     /// In bytes from the start.
     pub offset: usize,
     /// The member's ordinal, or `None` for the index and the name table.
@@ -59,7 +59,7 @@ pub struct Place {
     pub name: Option<String>,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.ordinal, &self.name) {
             (Some(ordinal), Some(name)) => write!(formatter, "member {ordinal} `{name}`, ")?,

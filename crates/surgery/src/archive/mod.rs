@@ -6,7 +6,7 @@ mod index;
 mod parse;
 
 pub use edit::Insert;
-pub use error::{ArchiveError, Fault, Place};
+pub use error::{ArchiveError, Fault, Location};
 
 use std::fmt;
 

@@ -2,7 +2,7 @@
 
 use format::printable;
 
-use super::error::{Fault, Place, quoted};
+use super::error::{Fault, Location, quoted};
 use super::index::{Index, Width};
 use super::{Archive, ArchiveError, HEADER, MAGIC, Member};
 
@@ -35,7 +35,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Archive<'_>, ArchiveError> {
     let mut offset = MAGIC.len();
     while offset < bytes.len() {
         let ordinal = members.len() + 1;
-        let place = Place { offset, ordinal: Some(ordinal), name: name_shown(&bytes[offset..], table.as_ref()) };
+        let place = Location { offset, ordinal: Some(ordinal), name: name_shown(&bytes[offset..], table.as_ref()) };
         let record = record(bytes, offset).map_err(|fault| malformed(&place, fault))?;
         let name = name(&record, &place)?;
         offset += record.whole.len();
@@ -60,7 +60,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Archive<'_>, ArchiveError> {
     }
     let index = index
         .map(|(record, width)| {
-            let place = Place { offset: record.offset, ordinal: None, name: Some("the symbol index".to_owned()) };
+            let place = Location { offset: record.offset, ordinal: None, name: Some("the symbol index".to_owned()) };
             Index::parse(record.whole, record.data, width, &members).map_err(|fault| malformed(&place, fault))
         })
         .transpose()?;
@@ -81,7 +81,7 @@ fn name_shown(rest: &[u8], table: Option<&NameTable<'_>>) -> Option<String> {
     }
 }
 
-fn malformed(place: &Place, fault: Fault) -> ArchiveError {
+fn malformed(place: &Location, fault: Fault) -> ArchiveError {
     ArchiveError::Malformed { place: place.clone(), fault }
 }
 
@@ -110,7 +110,7 @@ pub(super) fn decimal(field: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-fn name<'a>(record: &Record<'a>, place: &Place) -> Result<Name<'a>, ArchiveError> {
+fn name<'a>(record: &Record<'a>, place: &Location) -> Result<Name<'a>, ArchiveError> {
     let field = &record.header[..16];
     for evidence in ["#1/", "__.SYMDEF"] {
         if field.starts_with(evidence.as_bytes()) {

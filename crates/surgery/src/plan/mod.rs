@@ -185,7 +185,7 @@ pub fn plan_for<'d>(
 }
 
 fn arch(archive: &Archive<'_>, table: &SymbolTable<'_>) -> Result<Arch, Refusal> {
-    let machines = Machines::of(&table.entries);
+    let machines = Machines::new(&table.entries);
     match (machines.first, machines.other) {
         (None, _) => Err(Refusal::NoObjects { members: archive.members().len() }),
         (Some((first, expected)), Some((other, found))) => {

@@ -47,7 +47,7 @@ const GLIBC: [&str; 3] = ["_IO_2_1_stdin_", "__libc_early_init", "gnu_get_libc_v
 /// Describes an archive. Objects in it that cannot be read are passed over.
 pub fn survey(archive: &Archive<'_>) -> Survey {
     let (table, _) = SymbolTable::take(archive);
-    let machine = Machines::of(&table.entries).only();
+    let machine = Machines::new(&table.entries).only();
     let arch = machine.and_then(Machine::arch).filter(|arch| unsupported(*arch, archive).is_none());
     Survey { libc: whose(&table).0, arch }
 }
@@ -84,7 +84,7 @@ pub(super) struct Machines {
 }
 
 impl Machines {
-    pub(super) fn of(entries: &[Entry<'_>]) -> Machines {
+    pub(super) fn new(entries: &[Entry<'_>]) -> Machines {
         let mut all = entries.iter().enumerate().filter_map(|(position, entry)| Some((position, entry.machine?)));
         let first = all.next();
         let other = all.find(|(_, machine)| first.is_some_and(|(_, first)| first != *machine));

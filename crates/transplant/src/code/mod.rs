@@ -89,7 +89,7 @@ const SPAN: u64 = 4096;
 
 impl<'a> Code<'a> {
     /// Finds every branch. Without symbols, the program counts as stripped.
-    pub(crate) fn of(
+    pub(crate) fn new(
         machine: &'static dyn Machine,
         image: &'a Image<'a>,
         relocations: &'a Relocations,
@@ -181,7 +181,7 @@ impl<'a> Code<'a> {
 
     /// The instruction at an address.
     pub(crate) fn instruction(&self, address: u64) -> Option<Instruction> {
-        self.machine.instruction(address, self.image.from(address))
+        self.machine.instruction(address, self.image.bytes_from(address))
     }
 
     /// Whether a function is known to begin there: something calls it, or a symbol names it. Bytes that only look like

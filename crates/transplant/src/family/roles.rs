@@ -17,7 +17,7 @@ pub(super) struct Candidates {
     pub(super) ends: BTreeSet<u64>,
 }
 
-struct Seen {
+struct Observation {
     function: Function,
     features: Features,
     /// Whether the function itself refers to the size classes.
@@ -26,7 +26,7 @@ struct Seen {
 
 /// The functions near places that only the allocator is likely to have, and how they call each other.
 struct Survey {
-    seen: BTreeMap<u64, Seen>,
+    seen: BTreeMap<u64, Observation>,
     /// Small functions that only look something up in the table and that compilers do not inline when they optimise for
     /// size: get_stride, size_to_class.
     lookups: BTreeSet<u64>,
@@ -96,25 +96,25 @@ impl Survey {
         self.ends.insert(code.behind_padding(function.end()));
         let features = code.machine.features(code, &function);
         let refers = function.refers_into(around(table));
-        self.seen.insert(start, Seen { function, features, table: refers });
+        self.seen.insert(start, Observation { function, features, table: refers });
     }
 
     /// The starts of the functions that have a property.
-    fn starts(&self, has: impl Fn(&Seen) -> bool) -> BTreeSet<u64> {
+    fn starts(&self, has: impl Fn(&Observation) -> bool) -> BTreeSet<u64> {
         self.seen.iter().filter(|(_, seen)| has(seen)).map(|(start, _)| *start).collect()
     }
 
     /// Whether a function refers to the table, itself or through a lookup.
-    fn knows_table(&self, seen: &Seen) -> bool {
+    fn knows_table(&self, seen: &Observation) -> bool {
         seen.table || seen.function.leads_to().any(|to| self.lookups.contains(&to))
     }
 
     /// The functions that it calls, except lookups.
-    fn further<'s>(&'s self, seen: &'s Seen) -> impl Iterator<Item = u64> + 's {
+    fn further<'s>(&'s self, seen: &'s Observation) -> impl Iterator<Item = u64> + 's {
         seen.function.leads_to().filter(|to| !self.lookups.contains(to))
     }
 
-    fn role(&self, start: u64, seen: &Seen) -> Option<Role> {
+    fn role(&self, start: u64, seen: &Observation) -> Option<Role> {
         let mut features = seen.features.clone();
         let mut knows_table = self.knows_table(seen);
         let (mut calls, mut through_finder) = (0, false);
@@ -161,7 +161,7 @@ impl Survey {
                     && let Some(function) = code.function(*start).cloned()
                 {
                     let features = code.machine.features(code, &function);
-                    self.seen.insert(*start, Seen { function, features, table: false });
+                    self.seen.insert(*start, Observation { function, features, table: false });
                 }
             }
         }

@@ -54,7 +54,7 @@ pub(super) struct Exports<'a> {
 }
 
 impl<'a> Exports<'a> {
-    pub(super) fn of(image: &Image<'a>) -> Result<Exports<'a>, Refusal> {
+    pub(super) fn parse(image: &Image<'a>) -> Result<Exports<'a>, Refusal> {
         let dynamic = image.segment(PT_DYNAMIC).ok_or_else(|| refused("has no dynamic section"))?;
         let entries = image.read(dynamic.address, dynamic.file_size as usize).unwrap_or_default();
         let value = |tag: u64| {

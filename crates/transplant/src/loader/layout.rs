@@ -187,7 +187,7 @@ fn append_sections(
     places: &Places,
     (appended, moved, segments): (&Appended, &Segment, usize),
 ) {
-    let mut table = SectionTable::of(image);
+    let mut table = SectionTable::from_image(image);
     for section in table.sections.iter_mut().filter(|section| section.flags & SHF_ALLOC != 0) {
         if moved.memory().contains(&section.address) {
             section.offset = moved.offset + (section.address - moved.address);

@@ -40,8 +40,8 @@ pub(crate) fn graft(image: &Image<'_>, machine: &'static dyn Machine, blob: &Blo
         return Err(refused("has thread-local storage of its own").into());
     }
     let storage = layout::storage(blob)?;
-    let relocations = Relocations::of(image)?;
-    let exports = Exports::of(image)?;
+    let relocations = Relocations::read_static(image)?;
+    let exports = Exports::parse(image)?;
     // Without slots of its own, nothing below would be found.
     let slots = exports.slots()?;
     let stubs = exports.stubs(machine, image);

@@ -46,8 +46,8 @@ impl<'a> Donor<'a> {
         })
     }
 
-    pub(super) fn of(image: &'a Image<'a>, page: u64, kinds: Kinds) -> Result<Donor<'a>, BlobError> {
-        let dynamic = Dynamic::of(image).map_err(|refusal| layout(refusal.to_string()))?;
+    pub(super) fn parse(image: &'a Image<'a>, page: u64, kinds: Kinds) -> Result<Donor<'a>, BlobError> {
+        let dynamic = Dynamic::parse(image).map_err(|refusal| layout(refusal.to_string()))?;
         let without = [NEEDED, RELR, INIT, FINI, PREINIT_ARRAY];
         if let Some(tag) = without.into_iter().find(|tag| dynamic.value(*tag).is_some()) {
             return Err(layout(format!("it has the dynamic tag {tag}")));
@@ -60,7 +60,7 @@ impl<'a> Donor<'a> {
         let mut loads: Vec<Segment> = Vec::new();
         for load in image.loads() {
             let at = load.address as usize;
-            memory[at..at + load.file_size as usize].copy_from_slice(image.from(load.address));
+            memory[at..at + load.file_size as usize].copy_from_slice(image.bytes_from(load.address));
             let start = load.address / page * page;
             let size = load.memory().end.next_multiple_of(page) - start;
             if loads.last().map_or(0, |last| last.memory().end) != start {

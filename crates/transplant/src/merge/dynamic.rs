@@ -134,7 +134,7 @@ pub(super) struct Dynamic<'a> {
 }
 
 impl<'a> Dynamic<'a> {
-    pub(super) fn of(image: &'a Image<'a>) -> Result<Dynamic<'a>, Refusal> {
+    pub(super) fn parse(image: &'a Image<'a>) -> Result<Dynamic<'a>, Refusal> {
         let segment = image.segment(PT_DYNAMIC).ok_or_else(|| malformed("it has no dynamic section"))?;
         let table = usize::try_from(segment.file_size).ok().and_then(|size| image.read(segment.address, size));
         let table = table.ok_or_else(|| outside("dynamic section"))?;
@@ -251,7 +251,7 @@ impl<'a> Dynamic<'a> {
     fn hashed(&self) -> Result<Option<std::ops::Range<usize>>, Refusal> {
         let Some(address) = self.value(GNU_HASH) else { return Ok(None) };
         let damaged = || outside("GNU hash table");
-        let table = self.image.from(address);
+        let table = self.image.bytes_from(address);
         let head = |index: usize| u32_at(table, 4 * index).map(|word| word as usize).ok_or_else(damaged);
         let (buckets, first, bloom) = (head(0)?, head(1)?, head(2)?);
         let start = bloom.checked_mul(8).map(|size| size + 16).ok_or_else(damaged)?;

@@ -46,7 +46,7 @@ const AARCH64: Kinds = Kinds {
 
 impl Kinds {
     /// The numbers of an architecture; `None` if dynamic programs for it are not merged.
-    pub(super) fn of(arch: Arch) -> Option<Kinds> {
+    pub(super) fn for_arch(arch: Arch) -> Option<Kinds> {
         match arch {
             Arch::X86_64 => Some(X86_64),
             Arch::Aarch64 => Some(AARCH64),

@@ -43,7 +43,7 @@ pub(super) struct Block {
 }
 
 impl Block {
-    pub(super) fn at(address: u64) -> Block {
+    pub(super) fn new(address: u64) -> Block {
         Block { address, bytes: Vec::new() }
     }
 
@@ -69,21 +69,21 @@ pub(super) fn assemble(
     location: Location,
     (page, kinds): (u64, Kinds),
 ) -> Result<(Vec<u8>, usize), PlanError> {
-    let storage = ThreadStorage::of(image, &donor.tls, donor.thread_image())?;
+    let storage = ThreadStorage::combine(image, &donor.tls, donor.thread_image())?;
     // The sizes of the tables do not depend on addresses, so they are made twice: to learn where the donor is, and with
     // its place filled in.
     let section = sections::of_symbols(image);
     let sized = names::merged(program, &donor.dynamic, 0, storage.front, section);
     let moves = |at: u64| Moves { stock: image.segment(PT_TLS).copied(), at: at + storage.front, front: storage.front };
-    let lists = Lists::of(image, program, &donor, libc)?;
-    let most = Table::of(image, program, &sized, &moves(0), kinds)?.size()
+    let lists = Lists::new(image, program, &donor, libc)?;
+    let most = Table::from_program(image, program, &sized, &moves(0), kinds)?.size()
         + (donor.relative.len() + donor.imported.len() + lists.len()) * RELOCATION;
     let tables = merged::SIZE as u64 + sized.size() + most as u64 + 16 * 8;
     let base = location.base + tables.next_multiple_of(page);
     let memory = donor.memory.len() as u64;
 
     let names = names::merged(program, &donor.dynamic, base, storage.front, section);
-    let mut data = Block::at(base + memory);
+    let mut data = Block::new(base + memory);
     let mut image_at = data.address;
     while image_at & (storage.align - 1) != storage.remainder {
         image_at += 1;
@@ -91,7 +91,7 @@ pub(super) fn assemble(
     data.bytes.resize((image_at - data.address) as usize, 0);
     let tls = data.lay(&storage.image, 1);
     let moves = moves(tls.start);
-    let mut table = Table::of(image, program, &names, &moves, kinds)?;
+    let mut table = Table::from_program(image, program, &names, &moves, kinds)?;
     let in_storage = table.add_donor(&mut donor, image, &names, (base, tls.start + storage.own, storage.distance))?;
     if !image.position_independent {
         for (offset, value) in &in_storage {
@@ -109,7 +109,7 @@ pub(super) fn assemble(
         constructors: donor.constructors.len() as u64,
         preinit: libc == Libc::Glibc,
     };
-    let mut read_only = Block::at(location.base);
+    let mut read_only = Block::new(location.base);
     let note = read_only.lay(&record.encode(), 1);
     let symbols = read_only.lay(&names.symbols, 8);
     let gnu_hash = names.gnu_hash.as_ref().map(|hash| read_only.lay(hash, 8));
@@ -233,7 +233,7 @@ struct Placed {
 }
 
 impl Lists {
-    fn of(image: &Image<'_>, program: &Dynamic<'_>, donor: &Donor<'_>, libc: Libc) -> Result<Lists, Refusal> {
+    fn new(image: &Image<'_>, program: &Dynamic<'_>, donor: &Donor<'_>, libc: Libc) -> Result<Lists, Refusal> {
         let start = match libc {
             Libc::Glibc => (PREINIT_ARRAY, PREINIT_ARRAYSZ),
             Libc::Musl => (INIT_ARRAY, INIT_ARRAYSZ),

@@ -27,7 +27,7 @@ impl Libc {
 
     /// Recognises the libc by the libraries that the program needs, never by the path of its interpreter, which may be
     /// any.
-    pub(super) fn of(program: &Dynamic<'_>, image: &Image<'_>) -> Result<Libc, Refusal> {
+    pub(super) fn recognise(program: &Dynamic<'_>, image: &Image<'_>) -> Result<Libc, Refusal> {
         let needed = program.texts(NEEDED);
         let glibc = needed.contains(&b"libc.so.6".as_slice());
         let musl = needed.iter().any(|name| *name == b"libc.so" || name.starts_with(b"libc.musl-"));

@@ -79,18 +79,18 @@ pub(crate) fn merge(executable: &Executable<'_>, donor: &[u8]) -> Result<Merge, 
     if executable.kind() != Linked::Dynamic {
         return Err(libc::refused("it has no interpreter: nothing loads libraries for it").into());
     }
-    let both = code::machine(image.arch).zip(Kinds::of(image.arch));
+    let both = code::machine(image.arch).zip(Kinds::for_arch(image.arch));
     let (machine, kinds) = both.ok_or_else(|| Refusal::Architecture(image.arch.to_string()))?;
     kind::check(image)?;
-    let dynamic = Dynamic::of(image)?;
+    let dynamic = Dynamic::parse(image)?;
     libc::check(&dynamic, image.arch)?;
-    let libc = Libc::of(&dynamic, image)?;
+    let libc = Libc::recognise(&dynamic, image)?;
     let own = Image::parse(donor).map_err(|refusal| donor::layout(refusal.to_string()))?;
     if own.arch != image.arch {
         return Err(donor::layout(format!("it is for {}, and the program for {}", own.arch, image.arch)).into());
     }
-    let own = Donor::of(&own, machine.page(), kinds)?;
-    let location = Location::of_dynamic(image, machine)?;
+    let own = Donor::parse(&own, machine.page(), kinds)?;
+    let location = Location::choose_dynamic(image, machine)?;
     let mut plan = MergePlan {
         arch: image.arch,
         position_independent: image.position_independent,

@@ -64,14 +64,14 @@ pub(crate) fn need(executable: &Executable<'_>, library: &[u8], note: &Needed) -
     let machine = code::machine(image.arch).ok_or_else(|| Refusal::Architecture(image.arch.to_string()))?;
     // The pages of its code may be guarded (BTI): the loader guards those of each library by the library's own mark.
     kind::check_unguarded(image)?;
-    let dynamic = Dynamic::of(image)?;
+    let dynamic = Dynamic::parse(image)?;
     libc::check(&dynamic, image.arch)?;
-    let libc = Libc::of(&dynamic, image)?;
+    let libc = Libc::recognise(&dynamic, image)?;
     check_name(library, libc)?;
     if dynamic.texts(NEEDED).contains(&library) {
         return Err(refused(format!("it needs `{}` already", String::from_utf8_lossy(library))));
     }
-    let location = Location::of_dynamic(image, machine)?;
+    let location = Location::choose_dynamic(image, machine)?;
     let plan = NeedPlan {
         arch: image.arch,
         symbols: !image.symbols().is_empty(),
@@ -124,7 +124,7 @@ fn assemble(
     location: Location,
     page: u64,
 ) -> Vec<u8> {
-    let mut read_only = Block::at(location.base);
+    let mut read_only = Block::new(location.base);
     let note = read_only.lay(&needed.encode(), 1);
     let name = program.strings.len() as u64;
     let strings = read_only.lay(&[program.strings, library, &[0; ROOM]].concat(), 1);
@@ -138,7 +138,7 @@ fn assemble(
     table.extend(entries(program, vec![(STRTAB, strings.start), (STRSZ, strings.end - strings.start)]));
     // To the end of its page, so that tools which cut a segment at the end of its last section keep all of it.
     table.resize(table.len().next_multiple_of(page as usize), 0);
-    let mut data = Block::at(read_only.end());
+    let mut data = Block::new(read_only.end());
     let dynamic = data.lay(&table, 1);
 
     let parts = Parts {
@@ -176,7 +176,7 @@ pub(crate) fn note(program: &[u8]) -> Option<Needed> {
 /// The name of the shared object that a grafted program loads, as its loader gets it; `None` if it loads none.
 pub(crate) fn library(program: &Image<'_>) -> Option<Vec<u8>> {
     note(program.bytes)?;
-    let dynamic = Dynamic::of(program).ok()?;
+    let dynamic = Dynamic::parse(program).ok()?;
     dynamic.texts(NEEDED).first().map(|name| name.to_vec())
 }
 
@@ -197,7 +197,7 @@ pub(crate) fn without_constructors(program: &Image<'_>) -> Option<Vec<u8>> {
 /// is too long.
 pub(crate) fn with_library(program: &Image<'_>, library: &[u8]) -> Option<Vec<u8>> {
     note(program.bytes)?;
-    let dynamic = Dynamic::of(program).ok()?;
+    let dynamic = Dynamic::parse(program).ok()?;
     let old = dynamic.texts(NEEDED).first()?.len();
     let (_, first) = *dynamic.entries.iter().find(|(tag, _)| *tag == NEEDED)?;
     if library.len() >= ROOM + old {

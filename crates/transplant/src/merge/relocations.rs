@@ -46,7 +46,7 @@ pub(super) struct Table {
 
 impl Table {
     /// Takes the program's relocations.
-    pub(super) fn of(
+    pub(super) fn from_program(
         image: &Image<'_>,
         program: &Dynamic<'_>,
         names: &Names,

@@ -106,7 +106,7 @@ pub(super) fn append(
     places: &Parts,
     functions: &[Function<'_>],
 ) {
-    let mut table = SectionTable::of(image);
+    let mut table = SectionTable::from_image(image);
     // The program's names of dynamic symbols, and relocations: linked from the symbols, and to them.
     let symbols = table.sections.iter().position(|section| section.kind == SHT_DYNSYM);
     let strings = symbols.map(|symbols| table.sections[symbols].link as usize);

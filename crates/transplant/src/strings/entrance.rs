@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use super::{Kept, StringEntry};
+use super::{KeptReason, StringEntry};
 use crate::code::{Code, Flow, Function};
 
 /// Records for each function why it cannot be redirected.
@@ -23,7 +23,7 @@ pub(super) fn check(code: &Code<'_>, found: &mut [StringEntry], taken: &[u64]) {
                 sites.insert(site);
                 open.push((entry, site, function));
             }
-            None => entry.kept = Some(Kept::NoRoom),
+            None => entry.kept = Some(KeptReason::NoRoom),
         }
     }
     let open: Vec<(&mut StringEntry, Function, BTreeSet<u64>)> = open
@@ -45,7 +45,7 @@ pub(super) fn check(code: &Code<'_>, found: &mut [StringEntry], taken: &[u64]) {
         let all = far.chain(others.iter().copied());
         let outside = all.filter(|(from, to)| places.contains(to) && !function.covers(*from));
         if let Some(site) = outside.map(|(from, _)| from).min() {
-            entry.kept = Some(Kept::JumpedInto { site });
+            entry.kept = Some(KeptReason::JumpedInto { site });
         }
     }
 }

@@ -32,12 +32,12 @@ pub struct StringEntry {
     /// The address of its start, before any base is added.
     pub address: u64,
     /// Why it stays the program's own; `None` if it is redirected.
-    pub kept: Option<Kept>,
+    pub kept: Option<KeptReason>,
 }
 
 /// Why a string function stays the program's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Kept {
+pub enum KeptReason {
     /// Its code is not proven to be the function.
     #[error(transparent)]
     Unproven(#[from] Unproven),
@@ -103,7 +103,7 @@ pub(crate) fn find(
     found.sort_unstable_by_key(|entry| (entry.address, entry.function));
     entrance::check(code, &mut found, taken);
     let redirected = found.iter_mut().filter(|entry| entry.kept.is_none());
-    redirected.skip(room).for_each(|entry| entry.kept = Some(Kept::Crowded));
+    redirected.skip(room).for_each(|entry| entry.kept = Some(KeptReason::Crowded));
     found
 }
 
@@ -116,11 +116,11 @@ fn by_name(code: &Code<'_>, others: &BTreeSet<StringFunction>) -> Vec<StringEntr
             named.entry(symbol.value).or_default().insert(function);
         }
     }
-    let Some(mut prover) = Prover::of(code.image, Strictness::Sign) else { return Vec::new() };
+    let Some(mut prover) = Prover::new(code.image, Strictness::Sign) else { return Vec::new() };
     let entry = |(address, functions): (u64, BTreeSet<StringFunction>)| {
         let kept = functions.iter().find_map(|function| prove_named(&mut prover, address, *function).err());
         let function = wider(&functions).or(functions.first().copied())?;
-        Some(StringEntry { function, address, kept: kept.map(Kept::Unproven) })
+        Some(StringEntry { function, address, kept: kept.map(KeptReason::Unproven) })
     };
     named.into_iter().filter_map(entry).collect()
 }
@@ -149,7 +149,7 @@ fn by_behaviour(code: &Code<'_>, family: &Family, others: &BTreeSet<StringFuncti
     let own: BTreeSet<u64> =
         family.core.values().chain(family.wrappers.iter().map(|(_, start)| start)).copied().collect();
     let mut found = Vec::new();
-    let Some(mut prover) = Prover::of(code.image, Strictness::Difference) else { return found };
+    let Some(mut prover) = Prover::new(code.image, Strictness::Difference) else { return found };
     for start in code.led_to() {
         // Jumps also go into the middle of functions.
         let begins = code.is_start(start) || code.machine.follows_an_end(code.image, start);
@@ -179,12 +179,12 @@ fn recognised(
         StringFunction::all().filter(|function| !matches!(function, StringFunction::Memmove | StringFunction::Bcmp));
     for function in ORDER.into_iter().chain(rest).filter(|function| others.contains(function)) {
         let kept = match prover.prove(function) {
-            Ok(()) if !is_musls(family, function, address) => Some(Kept::Unattached),
+            Ok(()) if !is_musls(family, function, address) => Some(KeptReason::Unattached),
             Ok(()) => None,
             // It gives the right results, but is still uncertain.
             Err(reason @ (Unproven::ConstantTime | Unproven::Untested { .. } | Unproven::ShortLength)) => {
                 // A memcpy leaves a memmove's branches out.
-                if function == StringFunction::Memcpy { continue } else { Some(Kept::Unproven(reason)) }
+                if function == StringFunction::Memcpy { continue } else { Some(KeptReason::Unproven(reason)) }
             }
             Err(_) => continue,
         };

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use format::{Arch, StringFunction};
 use surgery::donor::DonorObject;
-use transplant::{Blob, Kept, Plan};
+use transplant::{Blob, KeptReason, Plan};
 
 use crate::{graft, linked};
 
@@ -83,7 +83,7 @@ fn a_function_that_is_jumped_into_stays() {
         for as_if_stripped in [false, true] {
             let after = graft(&program, &BLOB, as_if_stripped).unwrap().unwrap().plan;
             let strlen = after.strings.iter().find(|entry| entry.address == to - 2).unwrap();
-            assert_eq!(strlen.kept, Some(Kept::JumpedInto { site: from }));
+            assert_eq!(strlen.kept, Some(KeptReason::JumpedInto { site: from }));
         }
     }
 }

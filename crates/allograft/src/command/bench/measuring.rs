@@ -42,7 +42,7 @@ pub(super) fn measure(
     let (mut sessions, mut cases): (Vec<Session>, Vec<CaseResult>) = (Vec::new(), Vec::new());
     for Opened { number, comparison, disturbance } in opened {
         let session = comparison.finish();
-        cases.push(CaseResult::of(&work.cases[number], &session, &plan, disturbance));
+        cases.push(CaseResult::new(&work.cases[number], &session, &plan, disturbance));
         sessions.push(session);
     }
     if cases.is_empty() {

@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use images::{Form, Image, Kind, Source};
+use images::{Format, Image, Kind, Source};
 use inspector::{Environment, Loader};
 
 use super::{Inspected, cannot};
@@ -88,12 +88,12 @@ fn one(source: &Source, image: &Image, hashed: bool, number: usize, inspected: &
     let mut described = json::Image {
         path: source.path.display().to_string(),
         form: match source.form {
-            Form::OciLayout => json::ImageForm::OciLayout,
-            Form::DockerArchive => json::ImageForm::DockerArchive,
-            Form::RootTar => json::ImageForm::RootTar,
-            Form::Debian => json::ImageForm::Deb,
-            Form::Alpine => json::ImageForm::Apk,
-            Form::Zip => json::ImageForm::Zip,
+            Format::OciLayout => json::ImageForm::OciLayout,
+            Format::DockerArchive => json::ImageForm::DockerArchive,
+            Format::RootTar => json::ImageForm::RootTar,
+            Format::Debian => json::ImageForm::Deb,
+            Format::Alpine => json::ImageForm::Apk,
+            Format::Zip => json::ImageForm::Zip,
         },
         names: image.names.clone(),
         digest: image.digest().map(|digest| digest.to_string()),

@@ -1,6 +1,6 @@
 //! The text that `inspect` prints: all details of one file, or a table of several.
 
-use inspector::{Allocator, Evidence, Hook, Kind, Libc, Link, Relro, Report, Strings, Way};
+use inspector::{Allocator, Evidence, GraftMethod, Hook, Kind, Libc, Link, Relro, Report, Strings};
 
 use super::Inspected;
 use super::images::Seen;
@@ -168,12 +168,12 @@ fn facts(report: &Report) -> Vec<String> {
     words
 }
 
-fn way(way: Way) -> &'static str {
+fn way(way: GraftMethod) -> &'static str {
     match way {
-        Way::Graft => "graft",
-        Way::Relink => "relink",
-        Way::Preload => "preload",
-        Way::None => "no graft",
-        Way::Unknown => "graft?",
+        GraftMethod::Graft => "graft",
+        GraftMethod::Relink => "relink",
+        GraftMethod::Preload => "preload",
+        GraftMethod::None => "no graft",
+        GraftMethod::Unknown => "graft?",
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use hosts::PossibleDonor;
 use inspector::InspectError;
-use inspector::verify::{Check, NotRun, Way};
+use inspector::verify::{Check, GraftKind, NotRun};
 use transplant::Executable;
 
 use super::not_run;
@@ -30,10 +30,10 @@ pub(super) fn verify(
     let malformed = |error: InspectError| {
         Failure::usage(format!("cannot verify `{}`: {error}", path.display())).with_help(error.help())
     };
-    let way = Way::of(graft).map_err(malformed)?;
+    let way = GraftKind::recognise(graft).map_err(malformed)?;
     let Static { mut checks, mut not_run, complete } = match way {
-        Way::Needed => needed::read(path, root, graft, stock),
-        Way::Redirected | Way::Merged => read(path, way, graft, stock),
+        GraftKind::Needed => needed::read(path, root, graft, stock),
+        GraftKind::Redirected | GraftKind::Merged => read(path, way, graft, stock),
     }
     .map_err(malformed)?;
     let mut left_out = |reason: &str| not_run.push(super::not_run("self-test", reason));
@@ -59,10 +59,10 @@ struct Static {
 }
 
 /// Makes the checks that execute nothing.
-fn read(path: &Path, way: Way, graft: &[u8], stock: Option<&[u8]>) -> Result<Static, InspectError> {
+fn read(path: &Path, way: GraftKind, graft: &[u8], stock: Option<&[u8]>) -> Result<Static, InspectError> {
     let mut checks = match way {
-        Way::Merged => inspector::verify::merged(graft, stock)?,
-        Way::Redirected | Way::Needed => inspector::verify::executable(graft, stock)?,
+        GraftKind::Merged => inspector::verify::merged(graft, stock)?,
+        GraftKind::Redirected | GraftKind::Needed => inspector::verify::executable(graft, stock)?,
     };
     let donor = held(path, way, graft, stock)?;
     match &donor {
@@ -72,7 +72,7 @@ fn read(path: &Path, way: Way, graft: &[u8], stock: Option<&[u8]>) -> Result<Sta
     let (mut left_out, mut complete) = (Vec::new(), false);
     match (&donor, stock) {
         (Held::Ours(ours, _), Some(stock)) => {
-            if way == Way::Redirected {
+            if way == GraftKind::Redirected {
                 checks.push(inspector::verify::redirections(graft, ours.linked(), stock)?);
             }
             match made_again(path, ours, graft, stock)? {
@@ -134,15 +134,17 @@ enum Held {
 
 /// Compares the donor's segments of the executable `graft` with every donor that they may hold. The bytes decide, not
 /// the note: a damaged note does not make another donor.
-fn held(path: &Path, way: Way, graft: &[u8], stock: Option<&[u8]>) -> Result<Held, InspectError> {
+fn held(path: &Path, way: GraftKind, graft: &[u8], stock: Option<&[u8]>) -> Result<Held, InspectError> {
     let executable = match Executable::read(graft) {
         Ok(executable) => executable,
         Err(refusal) => return Ok(Held::Broken(Check::new("donor", false, refusal.to_string()))),
     };
     for candidate in hosts::possible_donors(path, &executable) {
         let check = match way {
-            Way::Merged => inspector::verify::merged_donor(graft, candidate.linked(), stock)?,
-            Way::Redirected | Way::Needed => inspector::verify::donor_image(graft, candidate.linked(), stock)?,
+            GraftKind::Merged => inspector::verify::merged_donor(graft, candidate.linked(), stock)?,
+            GraftKind::Redirected | GraftKind::Needed => {
+                inspector::verify::donor_image(graft, candidate.linked(), stock)?
+            }
         };
         match (check.ok, candidate.is_named()) {
             (true, _) => return Ok(Held::Ours(Box::new(candidate), check)),
@@ -261,7 +263,7 @@ mod tests {
     }
 
     fn judged(graft: &[u8], stock: Option<&[u8]>) -> Static {
-        read(Path::new("program"), Way::Redirected, graft, stock).unwrap()
+        read(Path::new("program"), GraftKind::Redirected, graft, stock).unwrap()
     }
 
     fn is_sound(judged: &Static) -> bool {
@@ -308,8 +310,8 @@ mod tests {
                 for bit in (0..8).filter(|bit| (at + bit) % 3 == 0) {
                     let mut graft = pair.graft.clone();
                     graft[at] ^= 1 << bit;
-                    let judged =
-                        Way::of(&graft).and_then(|way| read(Path::new("program"), way, &graft, Some(&pair.stock)));
+                    let judged = GraftKind::recognise(&graft)
+                        .and_then(|way| read(Path::new("program"), way, &graft, Some(&pair.stock)));
                     let fails = judged.is_ok_and(|judged| judged.checks.iter().all(|check| check.ok));
                     assert!(!fails, "bit {bit} of the byte {} of the header", at - header.start);
                 }

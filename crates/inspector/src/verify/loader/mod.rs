@@ -9,7 +9,7 @@
 mod file;
 mod told;
 
-use super::edits::{Allowed, Edit, Naming, at};
+use super::edits::{Allowed, Edit, Naming, candidates_at};
 use crate::elf::{Elf, PF_X, PT_INTERP, Segment};
 use crate::entry_points::{EntryPoints, loads};
 use crate::verify::check::Check;
@@ -74,7 +74,7 @@ pub(super) fn unchanged(graft: &Elf<'_>, stock: &Elf<'_>, entry_points: &EntryPo
     let donor = entry_points.donor();
     let mut complaints = Vec::new();
     let end = loads(graft).map(|load| load.address.saturating_add(load.memory)).max().unwrap_or(0);
-    let allowed = Allowed::of(graft, stock, entry_points);
+    let allowed = Allowed::new(graft, stock, entry_points);
     let mut calls: Vec<Edit> = Vec::new();
     for before in loads(stock).filter(|load| load.flags & PF_W == 0) {
         let Some(after) = loads(graft).find(|other| other.address == before.address) else {
@@ -90,7 +90,7 @@ pub(super) fn unchanged(graft: &Elf<'_>, stock: &Elf<'_>, entry_points: &EntryPo
                 continue;
             }
             let leads = |edit: &Edit| edit.naming == Naming::Call && (donor..end).contains(&edit.after);
-            let edit = at(stock, graft, address).into_iter().find(leads);
+            let edit = candidates_at(stock, graft, address).into_iter().find(leads);
             match edit.filter(|_| calls.len() < CALLS && before.flags & PF_X != 0) {
                 Some(edit) => calls.push(edit),
                 None => {

@@ -33,7 +33,7 @@ fn compare(
     stock: Option<&Elf<'_>>,
 ) -> Result<usize, String> {
     let (base, size) = (merged.donor.start, (merged.donor.end - merged.donor.start) as usize);
-    let machine = Machine::of(graft.elf);
+    let machine = Machine::for_file(graft.elf);
     let end = loads(linked.elf).map(|load| load.address.saturating_add(load.memory)).max().unwrap_or(0);
     if size as u64 != end.next_multiple_of(machine.page) || size > 1 << 26 {
         return Err(format!("the donor has {size} bytes of memory, expected {end}"));
@@ -145,7 +145,7 @@ fn sealed_right(
     let words = graft.elf.bytes.over(found.get(at..at + SEALED_SIZE).unwrap_or_default());
     let word = |index: usize| words.u64(16 + 8 * index).unwrap_or(0);
     let relro = linked.elf.segments.iter().find(|segment| segment.kind == crate::elf::PT_GNU_RELRO);
-    let page = Machine::of(graft.elf).page;
+    let page = Machine::for_file(graft.elf).page;
     // To the end of its last page, if nothing of its segment is behind it.
     let relro = relro.map_or(0..0, |it| {
         let end = it.address.saturating_add(it.memory);

@@ -49,7 +49,7 @@ const HEAD: u64 = 16;
 
 impl Machine {
     /// Returns the numbers of the file's architecture. Others have no merged programs, so any numbers will do.
-    pub(super) fn of(elf: &Elf<'_>) -> Machine {
+    pub(super) fn for_file(elf: &Elf<'_>) -> Machine {
         if elf.arch == Arch::Aarch64 { AARCH64 } else { X86_64 }
     }
 

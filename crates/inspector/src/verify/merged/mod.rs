@@ -52,7 +52,7 @@ struct Merged {
 
 impl Merged {
     /// Reads the note. `None` if the program has none.
-    fn of(elf: &Elf<'_>) -> Option<Result<Merged, String>> {
+    fn parse(elf: &Elf<'_>) -> Option<Result<Merged, String>> {
         elf.interpreter()?;
         let (address, description) = elf.segments.iter().filter(|it| it.kind == PT_NOTE).find_map(|segment| {
             let notes = note::split(&elf.bytes.over(segment.data?), segment.align);
@@ -83,7 +83,7 @@ impl Merged {
 
 /// Whether it has the note on a merge, well formed or not.
 pub(crate) fn has_merged_note(elf: &Elf<'_>) -> bool {
-    Merged::of(elf).is_some()
+    Merged::parse(elf).is_some()
 }
 
 /// Returns the static checks of a dynamic program that a donor was merged into; with its stock file also that nothing
@@ -101,7 +101,7 @@ pub fn merged(graft: &[u8], stock: Option<&[u8]>) -> Result<Vec<Check>, InspectE
 pub(super) fn complete(elf: &Elf<'_>, stock: &Elf<'_>, linked: &Elf<'_>, notes: [Option<&str>; 2]) -> Vec<Check> {
     let mut checks = checks(elf, Some(stock));
     if let Ok(merged) = found(elf) {
-        checks.push(donor::check(&Tables::of(elf), &Tables::of(linked), &merged, Some(stock)));
+        checks.push(donor::check(&Tables::new(elf), &Tables::new(linked), &merged, Some(stock)));
         checks.push(filled_in::check(elf, linked, merged.donor.start, notes));
         checks.push(check_dynamic(elf, stock, Some(linked), merged.start));
     }
@@ -110,7 +110,7 @@ pub(super) fn complete(elf: &Elf<'_>, stock: &Elf<'_>, linked: &Elf<'_>, notes: 
 
 /// Returns the contents of the note on a merge, or its fault.
 fn found(elf: &Elf<'_>) -> Result<Merged, String> {
-    Merged::of(elf).unwrap_or_else(|| Err("there is no note on a merge".to_owned()))
+    Merged::parse(elf).unwrap_or_else(|| Err("there is no note on a merge".to_owned()))
 }
 
 /// Returns the check whether the donor in a merged program is this one, given as a linked shared object.
@@ -120,7 +120,7 @@ fn found(elf: &Elf<'_>) -> Result<Merged, String> {
 pub fn merged_donor(graft: &[u8], linked: &[u8], stock: Option<&[u8]>) -> Result<Check, InspectError> {
     let (elf, linked, stock) = (parse(graft)?, parse(linked)?, stock.map(parse).transpose()?);
     match found(&elf) {
-        Ok(merged) => Ok(donor::check(&Tables::of(&elf), &Tables::of(&linked), &merged, stock.as_ref())),
+        Ok(merged) => Ok(donor::check(&Tables::new(&elf), &Tables::new(&linked), &merged, stock.as_ref())),
         Err(problem) => Ok(Check::new("donor", false, problem)),
     }
 }
@@ -131,10 +131,10 @@ fn checks(elf: &Elf<'_>, stock: Option<&Elf<'_>>) -> Vec<Check> {
         Ok(merged) => merged,
         Err(problem) => return vec![Check::new("merged", false, problem)],
     };
-    let tables = Tables::of(elf);
+    let tables = Tables::new(elf);
     let mut checks = vec![segments(elf, merged.start, &merged.donor), lookup(&tables, &merged)];
     if let Some(stock) = stock {
-        let stock = Tables::of(stock);
+        let stock = Tables::new(stock);
         checks.push(unchanged(elf, stock.elf, merged.start, &stock.slots()));
         checks.push(symbols(&tables, &stock, &merged));
         checks.push(relocations(&tables, &stock, &merged));
@@ -170,7 +170,7 @@ fn lookup(tables: &Tables<'_, '_>, merged: &Merged) -> Check {
         merged.donor.contains(&address)
             && loads.any(|load| load.flags & PF_X != 0 && address.wrapping_sub(load.address) < load.memory)
     };
-    let (relocations, machine) = (tables.relocations().unwrap_or_default(), Machine::of(tables.elf));
+    let (relocations, machine) = (tables.relocations().unwrap_or_default(), Machine::for_file(tables.elf));
     let mut count = 0;
     for name in PUBLIC.into_iter().chain(BESIDE_MUSL).chain(REPORTS_OF_GLIBC) {
         let symbol = match tables.found(name.as_bytes()) {
@@ -305,7 +305,7 @@ fn relocations(graft: &Tables<'_, '_>, stock: &Tables<'_, '_>, merged: &Merged) 
         let segment = elf.segments.iter().find(|segment| segment.kind == PT_TLS)?;
         Some(segment.address..segment.address.saturating_add(segment.data.map_or(0, <[u8]>::len) as u64))
     };
-    let (old, new, machine) = (storage(stock.elf), storage(graft.elf), Machine::of(stock.elf));
+    let (old, new, machine) = (storage(stock.elf), storage(graft.elf), Machine::for_file(stock.elf));
     let start = new.as_ref().map_or(0, |new| new.start.wrapping_add(merged.front));
     let in_old = |place: u64| old.as_ref().is_some_and(|old| old.contains(&place));
     let moved = |place: u64| match &old {
@@ -368,14 +368,14 @@ fn dynamic(graft: &Tables<'_, '_>, stock: &Tables<'_, '_>, merged: &Merged) -> C
     let kept = |tables: &Tables<'_, '_>| -> Vec<(u64, u64)> {
         tables.entries.iter().filter(|(tag, _)| !CHANGED.contains(tag)).copied().collect()
     };
-    let (mut complaints, machine) = (Vec::new(), Machine::of(stock.elf));
+    let (mut complaints, machine) = (Vec::new(), Machine::for_file(stock.elf));
     if kept(graft) != kept(stock) {
         complaints.push("the dynamic section says something else than stock's".to_owned());
     }
     // The names of libraries and of versions are found by the same numbers.
     let strings = |tables: &Tables<'_, '_>| {
         let size = usize::try_from(tables.value(STRSZ)?).ok()?;
-        tables.at(tables.value(STRTAB)?, size).map(<[u8]>::to_vec)
+        tables.bytes_at(tables.value(STRTAB)?, size).map(<[u8]>::to_vec)
     };
     if !strings(graft).zip(strings(stock)).is_some_and(|(now, before)| now.starts_with(&before)) {
         complaints.push("the names of the dynamic section do not begin with stock's".to_owned());

@@ -7,7 +7,7 @@ use super::values::{self, State};
 use super::word::{FRAME, Operation, ZERO, flow, operation};
 use super::word_at;
 
-pub(super) fn of(code: &Code<'_>, function: &Function) -> Features {
+pub(super) fn find(code: &Code<'_>, function: &Function) -> Features {
     let mut features = Features::default();
     for (address, state) in values::of_function(code, function) {
         if let Some(word) = word_at(code.image, address) {

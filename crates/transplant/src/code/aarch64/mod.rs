@@ -27,7 +27,7 @@ fn word_at(image: &Image<'_>, address: u64) -> Option<Word> {
     if !address.is_multiple_of(4) || !image.is_executable(address) {
         return None;
     }
-    Some(Word { address, bits: u32::from_le_bytes(*image.from(address).first_chunk()?) })
+    Some(Word { address, bits: u32::from_le_bytes(*image.bytes_from(address).first_chunk()?) })
 }
 
 /// Every word of the code.
@@ -56,7 +56,7 @@ fn pointers_into(code: &Code<'_>, range: &Range<u64>) -> BTreeSet<u64> {
     let mut pages = BTreeSet::new();
     for load in code.image.loads() {
         let skip = load.address.wrapping_neg() & 7;
-        let bytes = code.image.from(load.address).get(skip as usize..).unwrap_or_default();
+        let bytes = code.image.bytes_from(load.address).get(skip as usize..).unwrap_or_default();
         for (index, raw) in bytes.chunks_exact(8).enumerate() {
             if crate::image::u64_at(raw, 0).is_some_and(|value| range.contains(&value)) {
                 pages.insert((load.address + skip + 8 * index as u64) & !0xfff);
@@ -186,7 +186,7 @@ impl Machine for Aarch64 {
     }
 
     fn features(&self, code: &Code<'_>, function: &Function) -> Features {
-        features::of(code, function)
+        features::find(code, function)
     }
 
     fn marks(&self, code: &Code<'_>) -> BTreeSet<u64> {

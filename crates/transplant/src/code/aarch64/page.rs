@@ -15,7 +15,7 @@ use crate::code::Code;
 pub(super) fn follow(code: &Code<'_>, start: u64) -> Option<Vec<(u64, u64)>> {
     let first = word_at(code.image, start)?;
     let Operation::Address { to, value } = operation(first) else { return None };
-    let mut made = Made::default();
+    let mut made = Trace::default();
     // Bytes that are not an instruction may read as one.
     if to == ZERO {
         return Some(made.found);
@@ -140,7 +140,7 @@ impl PageHolders {
 }
 
 /// Follows the page until no place holds it any more, and the addresses made from it.
-fn follow_page(code: &Code<'_>, page: u64, start: (u64, PageHolders), made: &mut Made) -> Option<()> {
+fn follow_page(code: &Code<'_>, page: u64, start: (u64, PageHolders), made: &mut Trace) -> Option<()> {
     let mut open = vec![start.0];
     let mut places: BTreeMap<u64, PageHolders> = BTreeMap::from([start]);
     while let Some(address) = open.pop() {
@@ -188,12 +188,12 @@ fn follow_page(code: &Code<'_>, page: u64, start: (u64, PageHolders), made: &mut
 
 /// The addresses that were made, and where they were followed already.
 #[derive(Debug, Default)]
-struct Made {
+struct Trace {
     found: Vec<(u64, u64)>,
     seen: HashMap<u64, Vec<State>>,
 }
 
-impl Made {
+impl Trace {
     /// Updates the state by an instruction that reads values of registers.
     fn step(&mut self, code: &Code<'_>, state: &mut State, word: Word) {
         self.found.extend(state.step(code, word).map(|made| (made, word.address)));

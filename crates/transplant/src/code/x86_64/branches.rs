@@ -42,7 +42,7 @@ fn short(code: &Code<'_>, address: u64, over: &Range<u64>) -> Vec<(u64, u64)> {
         if start == address {
             continue;
         }
-        let bytes = code.image.from(start);
+        let bytes = code.image.bytes_from(start);
         let mut decoder =
             Decoder::with_ip(64, &bytes[..bytes.len().min(16 * SHORT as usize)], start, DecoderOptions::NONE);
         while decoder.can_decode() && decoder.ip() < over.end + SHORT {

@@ -4,7 +4,7 @@ use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKin
 
 use super::super::Code;
 use super::super::origin::{Definition, Location};
-use super::at;
+use super::instruction_at;
 
 /// The registers of a function's arguments, in order (System V ABI, x86-64, 3.2.3), by their numbers in instructions.
 pub(super) const ARGUMENTS: [u32; 6] = [7, 6, 2, 1, 8, 9];
@@ -54,7 +54,7 @@ fn read(instruction: &Instruction, operand: u32) -> Definition {
 }
 
 pub(super) fn define(code: &Code<'_>, address: u64, location: Location) -> Definition {
-    let Some(instruction) = at(code.image, address) else { return Definition::Unknown };
+    let Some(instruction) = instruction_at(code.image, address) else { return Definition::Unknown };
     match location {
         Location::Register(wanted) => of_register(&instruction, wanted),
         Location::Memory(base, distance) => of_memory(&instruction, base, distance),

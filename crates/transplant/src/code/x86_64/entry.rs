@@ -2,7 +2,7 @@
 
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
 
-use super::at;
+use super::instruction_at;
 use crate::image::Image;
 
 /// Whether the bytes before an address end a function: a return, a jump or a trap, and padding after it.
@@ -60,7 +60,7 @@ pub(super) fn reads_as_entry(image: &Image<'_>, start: u64) -> bool {
     let mut factory = InstructionInfoFactory::new();
     let mut address = start;
     for _ in 0..14 {
-        let Some(instruction) = at(image, address) else { return false };
+        let Some(instruction) = instruction_at(image, address) else { return false };
         address = instruction.next_ip();
         if instruction.mnemonic() == Mnemonic::Push || saves(&instruction) || counts_vectors(&instruction) {
             continue;

@@ -6,7 +6,7 @@ use super::super::{Feature, Features, Function};
 use super::all;
 use crate::image::Image;
 
-pub(super) fn of(image: &Image<'_>, function: &Function) -> Features {
+pub(super) fn find(image: &Image<'_>, function: &Function) -> Features {
     let mut features = Features::default();
     for instruction in all(image, function) {
         note_memory(&mut features, &instruction);

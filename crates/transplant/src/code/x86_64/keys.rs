@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 
 use super::super::{Code, Function};
-use super::{all, at, musl};
+use super::{all, instruction_at, musl};
 use crate::image::Image;
 
 /// `jmp [rip + distance]`, perhaps with a prefix that older processors ignore (BND).
@@ -33,7 +33,7 @@ pub(super) fn values(code: &Code<'_>, start: u64) -> Option<i64> {
     let (mut address, mut pointer, mut values, mut value) = (code.behind_landing_pad(start), None, None, false);
     let mut key = Register::RDI;
     for _ in 0..12 {
-        let instruction = at(code.image, address)?;
+        let instruction = instruction_at(code.image, address)?;
         address = instruction.next_ip();
         let to = instruction.op0_register();
         let loads =

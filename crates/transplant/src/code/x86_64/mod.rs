@@ -35,13 +35,13 @@ fn decode(address: u64, bytes: &[u8]) -> Option<Decoded> {
 }
 
 /// The instruction at an address.
-fn at(image: &Image<'_>, address: u64) -> Option<Decoded> {
-    decode(address, image.from(address))
+fn instruction_at(image: &Image<'_>, address: u64) -> Option<Decoded> {
+    decode(address, image.bytes_from(address))
 }
 
 /// A function's instructions, by address.
 fn all<'c>(image: &'c Image<'_>, function: &'c Function) -> impl Iterator<Item = Decoded> + 'c {
-    function.instructions.keys().filter_map(|address| at(image, *address))
+    function.instructions.keys().filter_map(|address| instruction_at(image, *address))
 }
 
 fn flow(instruction: &Decoded) -> Flow {
@@ -87,7 +87,7 @@ impl Machine for X86_64 {
     }
 
     fn refers_to(&self, code: &Code<'_>, _: &Function, address: u64, target: u64) -> bool {
-        at(code.image, address).is_some_and(|instruction| references::refers_to(code, &instruction, target))
+        instruction_at(code.image, address).is_some_and(|instruction| references::refers_to(code, &instruction, target))
     }
 
     fn confirmed(&self, code: &mut Code<'_>, reference: Reference, ends: &BTreeSet<u64>) -> Option<u64> {
@@ -104,7 +104,7 @@ impl Machine for X86_64 {
 
     /// arch/x86_64/atomic_arch.h
     fn crashes(&self, image: &Image<'_>, address: u64) -> bool {
-        at(image, address).is_some_and(|instruction| instruction.mnemonic() == Mnemonic::Hlt)
+        instruction_at(image, address).is_some_and(|instruction| instruction.mnemonic() == Mnemonic::Hlt)
     }
 
     fn is_last_system_call(&self, image: &Image<'_>, address: u64) -> bool {
@@ -129,7 +129,7 @@ impl Machine for X86_64 {
     }
 
     fn is_padding(&self, image: &Image<'_>, instruction: &Instruction) -> bool {
-        let Some(decoded) = at(image, instruction.address) else { return false };
+        let Some(decoded) = instruction_at(image, instruction.address) else { return false };
         matches!(decoded.mnemonic(), Mnemonic::Nop | Mnemonic::Int3 | Mnemonic::Hlt)
             || (decoded.mnemonic() == Mnemonic::Xchg
                 && decoded.op0_register() == Register::AX
@@ -145,12 +145,12 @@ impl Machine for X86_64 {
         let call = code.behind_landing_pad(start).checked_add(4)?;
         let before = code.image.read(call - 4, 5)? == b"\x48\x83\xec\x08\xe8";
         let after = code.image.read(call.checked_add(5)?, 5)? == b"\x48\x83\xc4\x08\xc3";
-        let called = at(code.image, call).filter(|_| before && after)?;
+        let called = instruction_at(code.image, call).filter(|_| before && after)?;
         Some(called.near_branch_target())
     }
 
     fn features(&self, code: &Code<'_>, function: &Function) -> Features {
-        features::of(code.image, function)
+        features::find(code.image, function)
     }
 
     fn marks(&self, code: &Code<'_>) -> BTreeSet<u64> {

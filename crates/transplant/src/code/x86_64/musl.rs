@@ -6,7 +6,7 @@ use std::ops::Range;
 use iced_x86::{Code as Opcode, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
 use super::super::{Code, Edit, Function, MainCall, Musl};
-use super::{X86_64, all, at, definition, keys, references};
+use super::{X86_64, all, definition, instruction_at, keys, references};
 use crate::image::{Image, u64_at};
 
 const ENOMEM: u64 = 12;
@@ -62,7 +62,7 @@ const SYSTEM_CALL: &[u8] = b"\x0f\x05";
 /// The first system call behind each of these instructions, which load a number, if it is near.
 fn system_calls(code: &Code<'_>, loads: &[&[u8]]) -> Vec<u64> {
     let near = |at: u64| {
-        let bytes = code.image.from(at);
+        let bytes = code.image.bytes_from(at);
         let bytes = &bytes[..bytes.len().min(48)];
         memchr::memmem::find(bytes, SYSTEM_CALL).map(|distance| at + distance as u64)
     };
@@ -74,7 +74,7 @@ fn system_calls_behind(code: &Code<'_>, loads: &[&[u8]]) -> Vec<u64> {
     const FAR: usize = 512;
     let mut found = BTreeSet::new();
     for at in loads.iter().flat_map(|load| code.places(load)) {
-        let bytes = code.image.from(at);
+        let bytes = code.image.bytes_from(at);
         let bytes = &bytes[..bytes.len().min(FAR)];
         found.extend(memchr::memmem::find_iter(bytes, SYSTEM_CALL).map(|distance| at + distance as u64));
     }
@@ -118,7 +118,7 @@ impl Musl for X86_64 {
                 2 if instruction.op1_kind() == OpKind::Register => {
                     // At -Os: a register that the previous instruction has set to 0.
                     let before = function.instructions.range(..instruction.ip()).next_back();
-                    before.and_then(|(address, _)| at(code.image, *address)).is_some_and(|before| {
+                    before.and_then(|(address, _)| instruction_at(code.image, *address)).is_some_and(|before| {
                         before.mnemonic() == Mnemonic::Xor
                             && before.next_ip() == instruction.ip()
                             && [before.op0_register(), before.op1_register()] == [instruction.op1_register(); 2]
@@ -164,7 +164,7 @@ impl Musl for X86_64 {
     fn errno_location(&self, code: &Code<'_>, start: u64) -> Option<i64> {
         let (mut address, mut loaded, mut offset) = (code.behind_landing_pad(start), false, None);
         for _ in 0..8 {
-            let instruction = at(code.image, address)?;
+            let instruction = instruction_at(code.image, address)?;
             address = instruction.next_ip();
             let to_rax = instruction.op0_register() == Register::RAX;
             match instruction.mnemonic() {
@@ -244,7 +244,7 @@ impl Musl for X86_64 {
                 Mnemonic::Pop => {
                     let pushed = function.instructions.range(..instruction.ip()).next_back();
                     let pushed = pushed
-                        .and_then(|(address, _)| at(code.image, *address))
+                        .and_then(|(address, _)| instruction_at(code.image, *address))
                         .filter(|before| before.mnemonic() == Mnemonic::Push && before.op0_kind() != OpKind::Register);
                     let Some(pushed) = pushed else { continue };
                     pushed.immediate(0)

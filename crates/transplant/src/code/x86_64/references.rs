@@ -7,7 +7,7 @@ use std::ops::Range;
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 
 use super::super::{Code, Function, Reference};
-use super::{all as instructions, at};
+use super::{all as instructions, instruction_at};
 
 /// Every place that reads as a reference into the range: four bytes that are an address, or a distance from the end of
 /// their instruction, which may continue with an operand of 1, 2 or 4 bytes.
@@ -85,7 +85,7 @@ pub(super) fn confirmed(code: &mut Code<'_>, reference: Reference, ends: &BTreeS
     let known = code.enclosing(field, ends);
     if let Some(start) = known {
         let address = code.function(start)?.instruction_over(field)?.address;
-        if refers_to(code, &at(code.image, address)?, target) {
+        if refers_to(code, &instruction_at(code.image, address)?, target) {
             return Some(start);
         }
         if code.follows_an_end(start) {
@@ -103,7 +103,7 @@ pub(super) fn confirmed(code: &mut Code<'_>, reference: Reference, ends: &BTreeS
 /// Whether the instructions from `start` on, decoded in order, contain the reference.
 fn reads_so(code: &Code<'_>, start: u64, Reference { field, target }: Reference) -> bool {
     let mut address = start;
-    while let Some(instruction) = at(code.image, address)
+    while let Some(instruction) = instruction_at(code.image, address)
         && address <= field
     {
         if field < instruction.next_ip() {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 
-use super::at;
+use super::instruction_at;
 use crate::code::{Flow, Function};
 use crate::image::Image;
 
@@ -27,7 +27,8 @@ pub(super) fn is_kept(image: &Image<'_>, function: &Function) -> bool {
             Some(_) => return false,
         }
         let at_start = depths.stack == Some(0);
-        let Some((instruction, decoded)) = function.instructions.get(&address).zip(at(image, address)) else {
+        let Some((instruction, decoded)) = function.instructions.get(&address).zip(instruction_at(image, address))
+        else {
             // A branch to another function.
             if !at_start {
                 return false;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use images::{Kind as NodeKind, Tree};
-use inspector::{Arch, Effect, Found, Kind, Link, Loaded, Loader, Origin, Preload, Source};
+use inspector::{Arch, Effect, Kind, Link, Loaded, Loader, Origin, Preload, Source, TreeFile};
 
 use crate::json::{Affected, Image, ImagePreload, Unaffected};
 use crate::output::{Output, Page, Style};
@@ -19,7 +19,7 @@ pub(super) struct Summary {
 struct Entry {
     name: Vec<u8>,
     origin: Origin,
-    file: Option<Found>,
+    file: Option<TreeFile>,
     programs: Affected,
     /// The first program with each effect that is none.
     first: Vec<(Effect, String, Arch)>,

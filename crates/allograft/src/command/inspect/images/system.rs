@@ -1,7 +1,7 @@
 //! The files of an image, in which a dynamic program finds its libraries.
 
 use images::{Kind, Node, Tree};
-use inspector::{Found, Place};
+use inspector::{ProgramFile, TreeFile};
 
 /// The root of an image.
 pub(super) struct Root<'t> {
@@ -14,8 +14,8 @@ impl<'t> Root<'t> {
     }
 
     /// Returns where a program is: what its dynamic section calls its own folder.
-    pub(super) fn place(&self, path: &[u8], node: &Node) -> Option<Place> {
-        Some(Place { file: found(path, node)?, privileged: node.is_privileged() })
+    pub(super) fn place(&self, path: &[u8], node: &Node) -> Option<ProgramFile> {
+        Some(ProgramFile { file: found(path, node)?, privileged: node.is_privileged() })
     }
 }
 
@@ -34,9 +34,9 @@ pub(super) fn is_worth_inspecting(start: &[u8]) -> bool {
     start.starts_with(b"\x7fELF") || start.starts_with(b"!<arch>\n")
 }
 
-fn found(path: &[u8], node: &Node) -> Option<Found> {
+fn found(path: &[u8], node: &Node) -> Option<TreeFile> {
     match node.kind {
-        Kind::File { number, .. } => Some(Found { path: [b"/", path].concat(), identity: (0, number) }),
+        Kind::File { number, .. } => Some(TreeFile { path: [b"/", path].concat(), identity: (0, number) }),
         _ => None,
     }
 }
@@ -46,12 +46,12 @@ fn plain(path: &[u8]) -> &[u8] {
 }
 
 impl inspector::Tree for Root<'_> {
-    fn find(&self, path: &[u8]) -> Result<Option<Found>, String> {
+    fn find(&self, path: &[u8]) -> Result<Option<TreeFile>, String> {
         let Some(path) = self.tree.resolve(path) else { return Ok(None) };
         Ok(self.tree.get(&path).and_then(|node| found(&path, node)))
     }
 
-    fn read(&self, file: &Found) -> Result<Vec<u8>, String> {
+    fn read(&self, file: &TreeFile) -> Result<Vec<u8>, String> {
         let path = plain(&file.path);
         match self.tree.get(path).map(|node| &node.kind) {
             // No loader takes a file that is neither an ELF file nor one of those that configure it.
@@ -72,7 +72,7 @@ impl inspector::Tree for Root<'_> {
         })
     }
 
-    fn is_setuid(&self, file: &Found) -> Option<bool> {
+    fn is_setuid(&self, file: &TreeFile) -> Option<bool> {
         self.tree.get(plain(&file.path)).map(|node| node.mode & 0o4000 != 0)
     }
 }

@@ -10,7 +10,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use inspector::{Found, Mapped, Tree};
+use inspector::{Mapped, Tree, TreeFile};
 
 use super::super::read;
 use crate::json::{Footprint, Preload};
@@ -98,7 +98,7 @@ impl Space {
             let range = format!("map_files/{:x}-{:x}", mapping.range.0, mapping.range.1);
             let root = self.at("root").join(OsStr::from_bytes(path.strip_prefix(b"/").unwrap_or(&path)));
             files.learn(identity, [self.at(&range), root]);
-            found.push(Found { path, identity });
+            found.push(TreeFile { path, identity });
         }
         let environment = fs::read(self.at("environ"))?;
         let mut preloads = Vec::new();
@@ -129,7 +129,7 @@ impl Space {
             deleted,
             program: bytes,
             mapped: Mapped {
-                program: Found { path, identity: (program.dev(), program.ino()) },
+                program: TreeFile { path, identity: (program.dev(), program.ino()) },
                 files: found,
                 preloaded: order,
                 knows_preloads: knows,
@@ -151,7 +151,7 @@ impl Space {
 }
 
 /// Returns the mapped file that a preload is. The loader maps all that it takes, and nothing of the others.
-fn preloaded(name: &[u8], files: &[Found], root: &Path) -> Option<usize> {
+fn preloaded(name: &[u8], files: &[TreeFile], root: &Path) -> Option<usize> {
     let last = |path: &[u8]| path.rsplit(|&byte| byte == b'/').next().map(<[u8]>::to_owned);
     // Only the loader knows what stands for a token, and for a folder that was the current one then.
     if !name.starts_with(b"/") || name.contains(&b'$') {
@@ -223,11 +223,11 @@ impl Files {
 
 /// Only [`Tree::read`] is asked for: the files are mapped, so nothing has to be found.
 impl Tree for Files {
-    fn find(&self, _: &[u8]) -> Result<Option<Found>, String> {
+    fn find(&self, _: &[u8]) -> Result<Option<TreeFile>, String> {
         Ok(None)
     }
 
-    fn read(&self, file: &Found) -> Result<Vec<u8>, String> {
+    fn read(&self, file: &TreeFile) -> Result<Vec<u8>, String> {
         let places = self.places.borrow().get(&file.identity).cloned().ok_or("it is not mapped")?;
         let [mapped, named] = &places;
         // The kernel lets only root open what is mapped; anybody may open a file by its name, if it is still that one.
