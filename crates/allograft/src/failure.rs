@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::remedy;
 
 /// What to do about a fault of allograft's own.
-pub(crate) const REPORT: &str = "this is a fault of allograft's: please report it, with the command line";
+pub(crate) const REPORT: &str = "this is a bug in allograft: please report it, with the command line";
 
 /// The reason why a command failed.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -129,7 +129,7 @@ pub(crate) enum FoundryError {
     Export { donor: String, arch: &'static str, symbol: String },
     #[error("one recipe has string functions; found {count}")]
     Strings { count: usize },
-    #[error("{variable} names `{name}`, which is no allocator of this crate")]
+    #[error("{variable} names `{name}`, which is not an allocator of this crate")]
     Unknown { variable: &'static str, name: String },
     #[error("a thread that built donors broke off")]
     Worker,

@@ -13,16 +13,16 @@ pub enum Unproven {
     #[error("its code is too long to be followed")]
     Large,
     /// Its result is not the function's.
-    #[error("it gives another result")]
+    #[error("it gives a different result")]
     Result,
     /// It touches memory that the function does not touch.
     #[error("it touches memory that the function leaves alone")]
     Memory,
     /// It depends on something other than its arguments.
-    #[error("it uses at {0:#x} what nobody has set")]
+    #[error("it uses an unset value at {0:#x}")]
     Unset(u64),
     /// It does not keep the calling convention.
-    #[error("it leaves the stack or its caller's registers in another state")]
+    #[error("it leaves the stack or its caller's registers in a wrong state")]
     Convention,
     /// It does not end.
     #[error("it does not come to an end")]

@@ -57,7 +57,7 @@ fn image_of(store: &Store, image: RawImage, name: &str) -> Checked<Image> {
         )));
     }
     let value = serde_json::from_slice(&raw)
-        .map_err(|error| Problem::Json(format!("it is no image configuration: {error}")))?;
+        .map_err(|error| Problem::Json(format!("it is not an image configuration: {error}")))?;
     let descriptor = Descriptor {
         media_type: "application/vnd.docker.container.image.v1+json".to_owned(),
         digest: Digest::hash(&raw),

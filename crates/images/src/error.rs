@@ -65,7 +65,7 @@ pub enum Problem {
     #[error("the entry is there twice")]
     Twice,
     /// A hard link without the file that it is another name of.
-    #[error("it is a hard link to `{0}`, which is no file before it in the same layer")]
+    #[error("it is a hard link to `{0}`, which is not a file before it in the same layer")]
     HardLink(String),
     /// More than any real image has.
     #[error("{what} is {found} {unit}, more than the {limit} that are taken")]
@@ -174,7 +174,7 @@ impl Problem {
                 "name an OCI layout, a `docker save` archive, a root file system as a tar, or a package (.deb, .apk, \
                  .whl)"
             }
-            Problem::NotKept(_) => "this is a fault of allograft's: please report it, with the command line",
+            Problem::NotKept(_) => "this is a bug in allograft: please report it, with the command line",
         }
     }
 }

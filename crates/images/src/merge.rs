@@ -170,7 +170,7 @@ impl Layer<'_, '_> {
             _ if gone.starts_with(b".wh.") => {}
             b"" | b"." | b".." => return Err(Problem::Name("is a whiteout of no name")),
             _ if entry.kind != EntryKind::File => {
-                return Err(Problem::Name("is that of a whiteout, and it is no file"));
+                return Err(Problem::Name("is a whiteout's, but it is not a file"));
             }
             _ => self.hidden.push(entry.name[..start].iter().chain(gone).copied().collect()),
         }
@@ -229,12 +229,15 @@ impl Layer<'_, '_> {
             Some(known) if known.implied && is_folder => *known = node,
             Some(known) if known.implied => {
                 let layer = known.layer + 1;
-                return Err(Problem::Unsupported(format!(
-                    "layer {layer} has entries below `{}`, which is no folder in layer {}: engines differ in what they \
-                     make of it",
-                    shown(&name),
-                    self.number + 1
-                ).into()));
+                return Err(Problem::Unsupported(
+                    format!(
+                        "layer {layer} has entries below `{}`, which is not a folder in layer {}: engines treat that \
+                     differently",
+                        shown(&name),
+                        self.number + 1
+                    )
+                    .into(),
+                ));
             }
             Some(_) if is_folder => {}
             Some(_) => self.covered.push(name),

@@ -113,7 +113,7 @@ impl RawPlatform {
 
 /// Reads a JSON document.
 fn parsed<'d, T: Deserialize<'d>>(bytes: &'d [u8], what: &str) -> Checked<T> {
-    serde_json::from_slice(bytes).map_err(|error| Problem::Json(format!("it is no {what}: {error}")))
+    serde_json::from_slice(bytes).map_err(|error| Problem::Json(format!("it is not an {what}: {error}")))
 }
 
 /// Reads a configuration.
@@ -156,7 +156,7 @@ pub(crate) fn layout(store: &Store) -> Result<Contents, Fault> {
     }
     let in_version = || fault_in("`oci-layout`");
     let bytes = store.document("oci-layout", None).map_err(in_version())?;
-    let Version { image_layout_version: version } = parsed(&bytes, "layout").map_err(in_version())?;
+    let Version { image_layout_version: version } = parsed(&bytes, "image layout").map_err(in_version())?;
     if !version.starts_with("1.") {
         return Err(in_version()(Problem::Unsupported(format!("its version is `{version}`, not 1").into())));
     }
@@ -257,7 +257,7 @@ impl Reading<'_> {
     }
 
     fn note(&mut self, descriptor: &Descriptor, why: &str) {
-        self.found.notes.push(format!("{} is no image that is read: it {why}", descriptor.digest));
+        self.found.notes.push(format!("{} is not a readable image: it {why}", descriptor.digest));
     }
 
     fn manifest(

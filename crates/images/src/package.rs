@@ -41,7 +41,7 @@ pub(crate) fn data_of(file: &File) -> Checked<Part> {
         })?;
         let length = std::str::from_utf8(&header[48..58]).ok().and_then(|text| text.trim_end().parse::<u64>().ok());
         let (Some(length), true) = (length, header.ends_with(b"`\n")) else {
-            return Err(Problem::Damaged(format!("the member's header at offset {at} is none")));
+            return Err(Problem::Damaged(format!("the member's header at offset {at} is invalid")));
         };
         let start = at + HEADER as u64;
         if length > size - start {

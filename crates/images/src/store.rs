@@ -141,7 +141,7 @@ impl Store {
                 // Opening a pipe or a device could wait forever.
                 match fs::metadata(&path) {
                     Ok(metadata) if metadata.is_file() => {}
-                    Ok(_) => return Err(Problem::Damaged(format!("`{name}` is no file"))),
+                    Ok(_) => return Err(Problem::Damaged(format!("`{name}` is not a file"))),
                     Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
                     Err(error) => return Err(reading(error)),
                 }

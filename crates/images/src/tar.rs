@@ -286,7 +286,7 @@ fn number(
 ) -> Checked<u64> {
     match found {
         Err(_) if !header.as_bytes()[field].iter().all(|byte| matches!(byte, 0 | b' ')) => {
-            Err(Problem::Damaged(format!("{what} in the tar header at offset {header_at} is no number")))
+            Err(Problem::Damaged(format!("{what} in the tar header at offset {header_at} is not a number")))
         }
         found => Ok(found.unwrap_or_default()),
     }
@@ -323,7 +323,7 @@ fn entry(block: [u8; BLOCK], header_at: u64, size: u64, mut extended: Extended) 
     // Only files have content. Some tools write a size for other kinds, and then some readers take content for them,
     // and others do not.
     if kind != Kind::File && size != 0 {
-        return Err(unsupported("it is no file and has a size"));
+        return Err(unsupported("it is not a file, but has a size"));
     }
     Problem::at_most("the file", size, "bytes", u64::MAX / 4).map_err(named)?;
     // Numbers that are not needed may be missing, but not damaged.

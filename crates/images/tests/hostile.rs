@@ -98,11 +98,11 @@ fn documents_that_are_wrong() {
     refused(&with_manifest(|_, manifest| manifest["schemaVersion"] = 1.into()), &["manifest sha256:", "expected 2"]);
     refused(&with_manifest(|_, manifest| manifest["manifests"] = json!([])), &["an index and a manifest at once"]);
     refused(&with_manifest(|_, manifest| manifest["layers"] = json!([])), &["rootfs.diff_ids", "each of the 0 layers"]);
-    refused(&with_manifest(|_, manifest| manifest["config"] = 7.into()), &["no image manifest"]);
+    refused(&with_manifest(|_, manifest| manifest["config"] = 7.into()), &["not an image manifest"]);
     for (digest, says) in [
         ("sha256:../../../../etc/passwd", "64 hexadecimal digits"),
         ("../../etc/passwd", "64 hexadecimal digits"),
-        ("sha512:00", "another than SHA-256"),
+        ("sha512:00", "is not SHA-256"),
     ] {
         refused(&with_manifest(|_, manifest| manifest["layers"][0]["digest"] = digest.into()), &[says]);
     }
@@ -115,7 +115,7 @@ fn documents_that_are_wrong() {
     layout
         .files
         .insert("index.json".to_owned(), format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000)).into_bytes());
-    refused(&layout, &["`index.json`", "no image index"]);
+    refused(&layout, &["`index.json`", "not an image index"]);
     layout.index(Vec::new());
     refused(&layout, &["there is no image in it"]);
 }
@@ -249,7 +249,7 @@ fn archives_of_docker() {
     refused(&|layout| layout.files.get_mut(&config).unwrap().push(b' '), "its digest is wrong");
     refused(&|layout| drop(layout.files.insert(layer.clone(), Tar::default().bytes())), "its digest is wrong");
     refused(&|layout| drop(layout.files.insert("manifest.json".to_owned(), b"[]".to_vec())), "no image in it");
-    refused(&|layout| drop(layout.files.insert("manifest.json".to_owned(), b"{}".to_vec())), "no list of images");
+    refused(&|layout| drop(layout.files.insert("manifest.json".to_owned(), b"{}".to_vec())), "not a list of images");
     let outside = br#"[{"Config": "../../etc/passwd", "Layers": []}]"#;
     refused(&|layout| drop(layout.files.insert("manifest.json".to_owned(), outside.to_vec())), "holds `..`");
 }

@@ -157,10 +157,10 @@ fn what_would_do_harm_is_an_error() {
         ("holds `..`", vec![Tar::default().hard_link("a", "../x")]),
         ("sparse", vec![Tar::default().entry("a", tar::EntryType::GNUSparse, 0o644, "", b"")]),
         ("unknown kind", vec![Tar::default().entry("a", tar::EntryType::new(b'Z'), 0o644, "", b"")]),
-        ("is no file and has a size", vec![Tar::default().entry("a", tar::EntryType::Directory, 0o755, "", b"x")]),
+        ("is not a file, but has a size", vec![Tar::default().entry("a", tar::EntryType::Directory, 0o755, "", b"x")]),
         ("a whiteout of no name", vec![file("a/.wh.")]),
-        ("it is no file", vec![Tar::default().folder("a/.wh.b")]),
-        ("engines differ", vec![Tar::default().symlink("lib", "usr/lib"), file("lib/x")]),
+        ("it is not a file", vec![Tar::default().folder("a/.wh.b")]),
+        ("engines treat that differently", vec![Tar::default().symlink("lib", "usr/lib"), file("lib/x")]),
     ];
     for (says, layers) in cases {
         let layers: Vec<Vec<u8>> = layers.into_iter().map(Tar::bytes).collect();

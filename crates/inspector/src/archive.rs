@@ -78,7 +78,7 @@ impl<'a> Archive<'a> {
                 return Err(broken(offset, "a member's header does not end in the two bytes that mark it"));
             }
             let size = decimal(&header[48..58])
-                .ok_or_else(|| broken(offset, format!("`{}` is no size", printable(&header[48..58]))))?;
+                .ok_or_else(|| broken(offset, format!("`{}` is not a size", printable(&header[48..58]))))?;
             let start = offset.saturating_add(HEADER);
             let end = start.saturating_add(size);
             let body = data.get(start..end).ok_or_else(|| {

@@ -165,7 +165,7 @@ impl GraftNote {
     /// Parses a description: `key=value` lines, then NULs. The error names what is missing.
     pub(crate) fn parse(description: &[u8]) -> Result<Self, String> {
         let end = description.iter().position(|&byte| byte == 0).unwrap_or(description.len());
-        let text = std::str::from_utf8(&description[..end]).map_err(|error| format!("it is no UTF-8: {error}"))?;
+        let text = std::str::from_utf8(&description[..end]).map_err(|error| format!("it is not UTF-8: {error}"))?;
         let value = |key: &str| {
             text.lines()
                 .find_map(|line| line.split_once('=').filter(|(found, _)| *found == key))

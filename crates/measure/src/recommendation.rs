@@ -267,7 +267,7 @@ fn reason_to_take(chosen: &Candidate<'_>, candidates: &[Candidate<'_>], objectiv
             .memory
             .map_or("memory that could not be measured".to_owned(), |memory| format!("peak memory of {memory}"));
         text.push_str(&format!(
-            ". Its time cannot be told from that of {}, {}, which has a {memory}",
+            ". Its time cannot be distinguished from that of {}, {}, which has a {memory}",
             alike.arm.origin.name,
             interval(&alike.time)
         ));

@@ -410,7 +410,7 @@ fn too_noisy(arms: &[CaseArm], plan: &Plan, disturbance: &Disturbance) -> Option
         Some(disturbance) => disturbance,
         None => "the program itself varies, or the clock frequency did".to_owned(),
     };
-    Some(format!("differences below {:.0} % cannot be told: {why}", widest * 100.0))
+    Some(format!("differences below {:.0} % cannot be detected: {why}", widest * 100.0))
 }
 
 /// Returns the arms over all comparisons, from the result of each session. `origins` is in the order of the arms.

@@ -232,7 +232,8 @@ fn warnings(recording: &Recording, frames: &Frames, cut: usize) -> Vec<String> {
     }
     if recording.lost > 0 {
         warnings.push(format!(
-            "{} looks at threads failed, as they were stopped or another program traced them: that time does not count",
+            "{} samples of threads failed, because the threads were stopped or traced by another program: that time \
+             does not count",
             recording.lost
         ));
     }

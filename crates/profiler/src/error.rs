@@ -26,8 +26,8 @@ pub enum Error {
     },
     /// The program is stopped, or a different program traces it, so that it cannot be sampled.
     #[error(
-        "{program} is stopped by a signal, or another program traces it (a debugger, strace): what it does by itself \
-         cannot be seen"
+        "{program} is stopped by a signal, or another program traces it (a debugger, strace): its own behaviour cannot \
+         be sampled"
     )]
     Stopped {
         /// The program, as the user named it.

@@ -36,7 +36,7 @@ fn open(path: &Path) -> io::Result<(File, u64)> {
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
     let metadata = file.metadata()?;
     if !metadata.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
     }
     match metadata.len() {
         size if size > LARGEST => Err(io::ErrorKind::FileTooLarge.into()),

@@ -221,7 +221,7 @@ fn text(
         Bottleneck::PageFaults => format!(
             "Page faults and memory that the program maps by itself are the bottleneck: {} of the time, {faults:.0} \
              faults a second. This is often blamed on the allocator, which has {} of the time: \
-             another one would not help.",
+             a different allocator would not help.",
             percent(share.page_faults),
             percent(share.allocator)
         ),

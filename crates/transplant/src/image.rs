@@ -192,14 +192,14 @@ impl<'a> Image<'a> {
             return Err(malformed(format!("it has {segment_count} program headers of {segment_size} bytes")));
         }
         let segments = table(bytes, segment_headers, segment_count, PROGRAM_HEADER, Segment::read);
-        let segments = segments.ok_or_else(|| malformed("its program headers lie outside the file"))?;
+        let segments = segments.ok_or_else(|| malformed("its program headers are outside the file"))?;
         let mut sections = Vec::new();
         if section_headers != 0 {
             if section_count == 0 || usize::from(section_size) != SECTION_HEADER || names_index >= section_count {
                 return Err(malformed(format!("it has {section_count} section headers of {section_size} bytes")));
             }
             let read = table(bytes, section_headers, section_count, SECTION_HEADER, Section::read);
-            sections = read.ok_or_else(|| malformed("its section headers lie outside the file"))?;
+            sections = read.ok_or_else(|| malformed("its section headers are outside the file"))?;
         }
         let mut image = Image {
             bytes,
@@ -258,13 +258,13 @@ impl<'a> Image<'a> {
         for segment in &self.segments {
             let file_end = segment.offset.checked_add(segment.file_size);
             if segment.kind != 0 && segment.file_size != 0 && file_end.is_none_or(|end| end > self.bytes.len() as u64) {
-                return Err(malformed("a segment lies outside the file: it is cut off, or damaged"));
+                return Err(malformed("a segment is outside the file: it is cut off, or damaged"));
             }
             if segment.kind != PT_LOAD {
                 continue;
             }
             if segment.address >= LIMIT || segment.memory_size >= LIMIT || segment.file_size > segment.memory_size {
-                return Err(malformed("a segment lies outside the address space"));
+                return Err(malformed("a segment is outside the address space"));
             }
             if segment.address < end {
                 return Err(malformed("its segments overlap, or are not in order"));
@@ -289,7 +289,7 @@ impl<'a> Image<'a> {
         }
         for section in &self.sections {
             if section.content().is_some_and(|content| content.end > self.bytes.len()) {
-                return Err(malformed("a section lies outside the file: it is cut off, or damaged"));
+                return Err(malformed("a section is outside the file: it is cut off, or damaged"));
             }
         }
         match self.loads().next() {

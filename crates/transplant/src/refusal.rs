@@ -71,7 +71,7 @@ pub enum Refusal {
     Context(usize),
     /// Code outside the family uses the allocator's variables.
     #[error(
-        "code at {address:#x} (in the function at {function:#x}) uses mallocng's state and is none of its functions"
+        "code at {address:#x} (in the function at {function:#x}) uses mallocng's state and is not one of its functions"
     )]
     StateElsewhere {
         /// The address of the code.
@@ -98,7 +98,7 @@ pub enum Refusal {
         of: Option<&'static str>,
     },
     /// The program is stripped, and nothing shows that it gets its own blocks from musl.
-    #[error("it has no symbols, and no public `free` of musl's: it may bring an allocator of its own")]
+    #[error("it has no symbols, and no public `free` from musl: it may bring its own allocator")]
     NoPublicFree,
     /// There is no room for a jump.
     #[error("{role} at {address:#x} has no room for a jump")]
@@ -119,7 +119,7 @@ pub enum Refusal {
         site: u64,
     },
     /// The place of errno could not be determined.
-    #[error("where its errno is kept cannot be told: {0} places, expected one")]
+    #[error("the place of its errno is unclear: {0} places, expected one")]
     Errno(usize),
     /// The program forks, and has no hook, or the hook was not found.
     #[error("it forks, and the hook that fork calls for the allocator was not found")]
@@ -202,7 +202,7 @@ impl Refusal {
                 "leave it unchanged: blocks of one allocator would be freed by the other"
             }
             Refusal::LibrariesUnknown { .. } => {
-                "run this where the program finds its libraries, with LD_LIBRARY_PATH as it is when the program starts, or \
+                "run this where the program finds its libraries, with the LD_LIBRARY_PATH of the program's start, or \
                  name the root folder that has them"
             }
             Refusal::Appended { .. } => "graft the program before the data is appended to it",
@@ -210,7 +210,8 @@ impl Refusal {
                 "musl's malloc serves only musl's own blocks in it: there is nothing to gain"
             }
             _ => {
-                "what is not certain is not grafted. Graft the `libc.a` of the toolchain and link the program again, if you can"
+                "without certainty there is no graft. Graft the `libc.a` of the toolchain and link the program again, \
+                 if you can"
             }
         })
     }

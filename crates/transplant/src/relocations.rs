@@ -119,5 +119,5 @@ pub(crate) fn unpack(image: &Image<'_>, table: &[u8], mut found: impl FnMut(u64,
 }
 
 fn outside(what: &str) -> Refusal {
-    Refusal::Malformed(format!("its {what} lies outside the file"))
+    Refusal::Malformed(format!("its {what} is outside the file"))
 }

@@ -220,11 +220,10 @@ impl<'o> Trial<'o> {
             Ok(_) => outcome.checks.push(Check::new(name, false, format!("{} (on stock it works)", failure.detail))),
             // Only the same failure of stock excuses the graft: a crash does not excuse a hang.
             Err(on_stock) if on_stock.kind == failure.kind => {
-                outcome
-                    .leave_out(name, format!("stock fails too, so it says nothing of the graft: {}", failure.detail));
+                outcome.leave_out(name, format!("stock fails too, so it is not the graft's fault: {}", failure.detail));
             }
             Err(on_stock) => {
-                let detail = format!("{} (stock fails too, in another way: {})", failure.detail, on_stock.detail);
+                let detail = format!("{} (stock fails too, differently: {})", failure.detail, on_stock.detail);
                 outcome.checks.push(Check::new(name, false, detail));
             }
         }

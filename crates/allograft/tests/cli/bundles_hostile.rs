@@ -72,7 +72,7 @@ fn tars_that_would_do_harm() {
         ("hard link to no file", |tar| link(tar, "x", tar::EntryType::Link, "missing")),
         ("sparse", |tar| add(tar, "x", tar::EntryType::GNUSparse, b"")),
         ("unknown kind", |tar| add(tar, "x", tar::EntryType::new(b'Z'), b"")),
-        ("is no file and has a size", |tar| add(tar, "x", tar::EntryType::Directory, b"content")),
+        ("is not a file, but has a size", |tar| add(tar, "x", tar::EntryType::Directory, b"content")),
     ];
     for (says, more) in cases {
         let lab = Lab::new();

@@ -144,7 +144,7 @@ fn a_plan_lists_what_is_exchanged_and_what_stays() {
     assert!(!names(&strings["entries"]).contains(&"memcmp"));
     let kept = strings["kept"].as_array().unwrap();
     let memcmp = kept.iter().find(|entry| entry["name"] == "memcmp").unwrap();
-    assert_eq!(memcmp["reason"], "it gives another result");
+    assert_eq!(memcmp["reason"], "it gives a different result");
     let planned = lab.run(["graft", "other", "--strings", "on", "--dry-run"]).exits(0).out;
     assert!(planned.contains("  stays:   memcmp at "), "{planned}");
     // The default is off.

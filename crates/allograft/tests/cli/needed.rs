@@ -139,9 +139,9 @@ fn a_file_that_goes_or_changes_later() {
         emit(&lab, "liballograft.so", &["--donor", "mimalloc"]);
         tool(&mut Command::new(lab.path(name)));
         let ran = lab.run(["inspect", name, "-v"]).exits(0);
-        assert!(ran.out.contains("mimalloc") && ran.out.contains("and this is another file"), "{ran:?}");
+        assert!(ran.out.contains("mimalloc") && ran.out.contains("and this is a different file"), "{ran:?}");
         let ran = lab.run(["verify", name]).exits(1);
-        assert!(ran.out.contains("is another file: it has sha256"), "{ran:?}");
+        assert!(ran.out.contains("is a different file: it has sha256"), "{ran:?}");
         fs::write(lab.path("liballograft.so"), &donor).unwrap();
         lab.run(["verify", name]).exits(0);
         lab.run(["undo", name]).exits(0);

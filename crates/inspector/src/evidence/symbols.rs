@@ -199,7 +199,7 @@ impl<'a> Marks<'a> {
         // The compiler may have inlined the program's own.
         if malloc.is_none() {
             return Some(Verdict::Beside {
-                malloc: "there is no symbol `malloc`, so that it is not known what there was".to_owned(),
+                malloc: "there is no symbol `malloc`, so the program's own malloc is unknown".to_owned(),
                 libc: found,
                 detail: detail.to_owned(),
             });

@@ -41,7 +41,7 @@ impl Cache {
             return Cache::entries(&bytes, 0, flags, true);
         }
         if !data.starts_with(OLD) {
-            return Err("it is no cache of glibc's loader".to_owned());
+            return Err("it is not a cache of glibc's loader".to_owned());
         }
         let cut = "it is cut short";
         let count = bytes.u32(12).ok_or(cut)? as usize;

@@ -45,7 +45,7 @@ pub(crate) fn examine(bytes: &[u8]) -> Result<(Report, Option<Vec<u8>>), Inspect
 
 /// Describes a library that only its name connects with an allocator.
 pub(crate) fn named_only(allocator: &str) -> String {
-    format!("a library with the name of {allocator}'s: any file may have that name")
+    format!("a library named like {allocator}: any file may have that name")
 }
 
 /// Returns the file's kind, and how it is linked. A position-independent program has a flag in its dynamic section or

@@ -66,10 +66,10 @@ pub(super) fn no_trace(graft: &Library<'_>, stock: Option<&Library<'_>>) -> Chec
             None => INTERNALS.iter().any(|inside| inside.as_bytes() == name) || text.starts_with("__malloc_"),
         };
         if gone {
-            complaints.push(format!("member {} asks for `{text}`, which nobody defines any more", graft.label(part)));
+            complaints.push(format!("member {} needs `{text}`, which is no longer defined", graft.label(part)));
         }
     }
-    Check::unless("no-trace", complaints, || "nothing of the old allocator is left, and nobody asks for it".to_owned())
+    Check::unless("no-trace", complaints, || "nothing of the old allocator is left, and no member needs it".to_owned())
 }
 
 /// Returns the names that members need and no member defines, each with the first member that needs it.

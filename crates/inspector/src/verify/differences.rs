@@ -91,7 +91,7 @@ pub(super) fn between(graft: &Library<'_>, donors: &[Donor], stock: &Library<'_>
             (None, None) => (was.is_some_and(|(_, symbol)| symbol.visibility == STV_HIDDEN) && !asked.contains(name))
                 .then_some("an inside of the old one: only members that went with it asked for it"),
             (None, Some((_, symbol))) => (symbol.binding == STB_WEAK)
-                .then_some("the strong one went with the old allocator, and this stand-in was there before"),
+                .then_some("the strong definition went with the old allocator; the weak default was there before"),
         };
         differences.push(Difference {
             symbol: printable(name),
@@ -120,7 +120,7 @@ fn reason(subject: Subject, name: &[u8], was_there: bool, hidden: bool) -> Optio
         }
         Subject::Malloc if is(&INTERNAL) => Some("libc's own blocks come from the donor too"),
         Subject::Malloc if name == b"__malloc_atfork" => Some("fork calls it to keep the donor whole in the child"),
-        Subject::Malloc if is(&HOOKS) => Some("libc calls it, and the donor has no use for what it is given"),
+        Subject::Malloc if is(&HOOKS) => Some("libc calls it, and the donor ignores the memory"),
         Subject::Strings if is(&STRINGS) && was_there => {
             Some("the donor's string function; weak, so that a program may still bring its own")
         }

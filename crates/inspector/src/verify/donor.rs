@@ -107,7 +107,7 @@ const DESCRIPTION: usize = 24;
 
 fn well_formed(part: &Part<'_>, section: &Section<'_>, subject: Subject) -> Result<GraftNote, String> {
     if section.kind != crate::elf::SHT_NOTE || section.flags & crate::elf::SHF_ALLOC == 0 {
-        return Err("the section of the note is no allocated SHT_NOTE, so linkers may drop it".to_owned());
+        return Err("the section of the note is not an allocated SHT_NOTE, so linkers may drop it".to_owned());
     }
     let data = section.data.unwrap_or_default();
     if data.len() != DESCRIPTION + DESCRIPTION_SIZE {
@@ -224,7 +224,7 @@ pub(super) fn read_options(block: &Bytes<'_>) -> Result<BTreeMap<String, DonorOp
             || !name.iter().all(plain)
             || entry[name.len()..OPTION_NAME.max(name.len())].iter().any(|&byte| byte != 0)
         {
-            return Err(format!("`{}` is no name of an option", printable(&entry[..OPTION_NAME])));
+            return Err(format!("`{}` is not a name of an option", printable(&entry[..OPTION_NAME])));
         }
         let name = printable(name);
         let entry = block.over(entry);
@@ -292,7 +292,7 @@ pub(super) fn needs(name: &str, graft: &Library<'_>, donor: &Donor) -> Check {
             && !others.contains(**name)
     };
     let complaints = needed.iter().filter(missing).map(|name| format!("`{}` is not in the archive", printable(name)));
-    Check::unless(name, complaints.collect(), || format!("{} symbols, all to be had", needed.len()))
+    Check::unless(name, complaints.collect(), || format!("{} symbols, all available", needed.len()))
 }
 
 /// Whether a name is one of a compiler's support functions, which replace missing instructions and come with the

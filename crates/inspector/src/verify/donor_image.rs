@@ -176,7 +176,7 @@ fn compare(
     for range in linked.filled_in()? {
         let range = range.start as usize..range.end as usize;
         let (Some(from), Some(to)) = (found.get(range.clone()), wanted.get_mut(range)) else {
-            return Err("what a graft fills in lies outside the donor".to_owned());
+            return Err("a field that a graft fills in is outside the donor".to_owned());
         };
         to.copy_from_slice(from);
     }
@@ -242,7 +242,7 @@ fn parameters(
     let mut complaints = Vec::new();
     let mut expect = |what: &str, right: bool| {
         if !right {
-            complaints.push(format!("what the donor is told of {what} is not so"));
+            complaints.push(format!("the donor's parameter for {what} is wrong"));
         }
     };
     let entry = stock.and_then(|stock| stock.bytes.word(24));

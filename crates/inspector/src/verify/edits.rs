@@ -57,9 +57,7 @@ pub(super) fn check(elf: &Elf<'_>, donor: &Elf<'_>, stock: &Elf<'_>) -> Check {
     let found = EntryPoints::required(elf).and_then(|entry_points| expected(elf, &entry_points, donor, stock));
     Check::unless("redirections", found.unwrap_or_else(|problem| vec![problem]), || {
         let main = if loader::is_loader(elf) { "" } else { "main and " };
-        format!(
-            "each entry point leads to its function of the donor, and so do {main}the ends of threads and processes"
-        )
+        format!("each entry point jumps to the donor's function, and so do {main}the ends of threads and processes")
     })
 }
 
@@ -99,7 +97,7 @@ fn expected(
     let mut complaints = Vec::new();
     for entry in &entry_points.entries {
         let at = entry.address;
-        let name = entry.symbol().ok_or_else(|| format!("what the entry point {at:#x} is, nobody knows"))?;
+        let name = entry.symbol().ok_or_else(|| format!("the entry point {at:#x} has an unknown role"))?;
         let (found, wanted) = (entry_points.target(elf, at)?, address(name)?);
         if found != wanted {
             complaints.push(format!("the entry point {at:#x} jumps to {found:#x}, expected `{name}` at {wanted:#x}"));
@@ -132,7 +130,7 @@ impl Parameters {
             let from = usize::try_from(at.checked_sub(load.address)?).ok()?;
             load.data?.get(from..from.checked_add(8 * PARAMETERS as usize)?)
         });
-        let block = elf.bytes.over(block.ok_or("what the donor is told is not in the file")?);
+        let block = elf.bytes.over(block.ok_or("the donor's parameters are not in the file")?);
         let word = |index: usize| block.u64(8 * index).unwrap_or(0);
         let address = |index| Some(word(index)).filter(|distance| *distance != 0).map(|it| base.wrapping_add(it));
         Ok(Parameters {

@@ -35,7 +35,7 @@ pub(super) fn checks(elf: &Elf<'_>, stock: Option<&Elf<'_>>) -> Vec<Check> {
     let mut complaints: Vec<String> =
         of_family().filter_map(|entry| entry_points.leads_to(elf, entry.address).err()).collect();
     complaints.extend(
-        entry_points.unknown().map(|entry| format!("what the entry point {:#x} is, nobody knows", entry.address)),
+        entry_points.unknown().map(|entry| format!("the entry point {:#x} has an unknown role", entry.address)),
     );
     checks.push(Check::unless("entries", complaints, || {
         format!("{} functions of musl's malloc family jump into the donor's segment", of_family().count())
@@ -56,7 +56,7 @@ fn string_entries(elf: &Elf<'_>, entry_points: &EntryPoints, noted: bool) -> Che
     let mut complaints: Vec<String> =
         entry_points.strings().filter_map(|(address, _)| entry_points.leads_to(elf, address).err()).collect();
     if !noted {
-        complaints.push("string functions are redirected, and there is no note on them".to_owned());
+        complaints.push("string functions are redirected without a note on them".to_owned());
     }
     if entry_points.strings().next().is_none() {
         complaints.push("there is a note on string functions, and none is redirected".to_owned());

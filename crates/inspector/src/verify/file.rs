@@ -68,7 +68,7 @@ fn ends_with_zeros(elf: &Elf<'_>) -> Result<(), String> {
     let rest = section.and_then(|section| section.data?.get(entries * ENTRY..)).unwrap_or_default();
     match rest.iter().all(|byte| *byte == 0) {
         true => Ok(()),
-        false => Err("something lies behind the dynamic section".to_owned()),
+        false => Err("there are bytes behind the dynamic section".to_owned()),
     }
 }
 
@@ -244,10 +244,10 @@ fn contents(elf: &Elf<'_>, stock: &Elf<'_>) -> Result<usize, String> {
         return Err("nothing of it is new".to_owned());
     };
     if first < wanted.len() || found.len() < end || new.windows(2).any(|pair| pair[0].end != pair[1].start) {
-        return Err("the donor does not lie in one piece behind the program".to_owned());
+        return Err("the donor is not in one piece behind the program".to_owned());
     }
     if let Some(at) = found[wanted.len()..first].iter().position(|byte| *byte != 0) {
-        return Err(format!("the byte at offset {:#x} lies between the program and the donor", wanted.len() + at));
+        return Err(format!("the byte at offset {:#x} is between the program and the donor", wanted.len() + at));
     }
     let loaded: Vec<Range<usize>> =
         loads(stock).filter_map(|load| range(load.offset, load.data.map_or(0, <[u8]>::len))).collect();

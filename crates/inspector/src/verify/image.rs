@@ -124,7 +124,7 @@ fn headers(elf: &Elf<'_>, right: &Elf<'_>, unused: &Range<u64>) -> Vec<String> {
                     elf.bytes.word(24).unwrap_or(0),
                     right.bytes.word(24).unwrap_or(0)
                 ),
-                at => format!("byte {at} of the ELF header is another"),
+                at => format!("byte {at} of the ELF header differs"),
             });
         }
     }
@@ -158,7 +158,7 @@ fn headers(elf: &Elf<'_>, right: &Elf<'_>, unused: &Range<u64>) -> Vec<String> {
         found.offset != place
     });
     complaints.extend(
-        misplaced.map(|(found, _)| format!("the segment at {:#x} names another place in the file", found.address)),
+        misplaced.map(|(found, _)| format!("the segment at {:#x} names a different place in the file", found.address)),
     );
     complaints
 }

@@ -134,7 +134,7 @@ fn check_library(elf: &Elf<'_>, path: &str, library: &[u8]) -> Check {
         Err(check) => check,
         Ok(needed) => match needed.compare(library) {
             Ok(()) => Check::new("library", true, format!("`{path}` is the file that it was grafted with")),
-            Err(problem) => Check::new("library", false, format!("`{path}` is another file: {problem}")),
+            Err(problem) => Check::new("library", false, format!("`{path}` is a different file: {problem}")),
         },
     }
 }
@@ -184,7 +184,7 @@ fn dynamic(graft: &Tables<'_, '_>, stock: &Tables<'_, '_>, needed: &Needed<'_>) 
         }
     };
     if kept(own) != kept(&stock.entries) {
-        complaints.push("the dynamic section says something else than stock's".to_owned());
+        complaints.push("the dynamic section differs from stock's".to_owned());
     }
     let strings = |tables: &Tables<'_, '_>| {
         let size = usize::try_from(tables.value(DT_STRSZ)?).ok()?;
@@ -195,7 +195,7 @@ fn dynamic(graft: &Tables<'_, '_>, stock: &Tables<'_, '_>, needed: &Needed<'_>) 
         .zip(graft.value(DT_STRSZ))
         .and_then(|(at, size)| graft.elf.at_address(at.checked_add(size)?));
     if behind.is_some_and(|behind| behind.iter().any(|byte| *byte != 0)) {
-        complaints.push("something lies behind the names".to_owned());
+        complaints.push("there are bytes behind the names".to_owned());
     }
     match (strings(graft), strings(stock)) {
         (Some(now), Some(before)) => match now.strip_prefix(before.as_slice()) {
@@ -203,7 +203,7 @@ fn dynamic(graft: &Tables<'_, '_>, stock: &Tables<'_, '_>, needed: &Needed<'_>) 
                 if rest.strip_prefix(needed.library.as_slice()).is_some_and(|it| it.iter().all(|&it| it == 0)) => {}
             _ => complaints.push("the names are not stock's with the shared object's behind them".to_owned()),
         },
-        _ => complaints.push("the names lie outside the file".to_owned()),
+        _ => complaints.push("the names are outside the file".to_owned()),
     }
     Check::unless("dynamic", complaints, || "the dynamic section is stock's behind the shared object".to_owned())
 }
@@ -222,6 +222,6 @@ pub(crate) fn evidence(elf: &Elf<'_>, bound: Option<&[u8]>) -> Option<String> {
     Some(match bound.map(|file| needed.compare(file)) {
         None => format!("{said}, and it is not known which file that is now"),
         Some(Ok(())) => format!("{said}, and this is that file"),
-        Some(Err(problem)) => format!("{said}, and this is another file: {problem}"),
+        Some(Err(problem)) => format!("{said}, and this is a different file: {problem}"),
     })
 }

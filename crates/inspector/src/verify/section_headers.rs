@@ -108,7 +108,7 @@ pub(super) fn check(elf: &Elf<'_>, stock: &Elf<'_>, added: &Added, expected: Cha
     let size = elf.bytes.data.len();
     if stock.sections.is_empty() {
         let excess = size - added.end;
-        return if excess == 0 { Ok(()) } else { Err(format!("{excess} bytes lie behind the new parts")) };
+        return if excess == 0 { Ok(()) } else { Err(format!("{excess} bytes are behind the new parts")) };
     }
     let ends = elf.bytes.word(40).and_then(|at| range(at, elf.sections.len() * SECTION_HEADER));
     let (Some(found), Some(wanted), Some(own)) = (headers(elf), headers(stock), ends.filter(|own| own.end == size))
@@ -142,7 +142,7 @@ pub(super) fn check(elf: &Elf<'_>, stock: &Elf<'_>, added: &Added, expected: Cha
     between(elf, new, added.start)?;
     let behind: Vec<_> = found.iter().filter_map(|it| range(it.offset, it.size as usize)).chain([own]).collect();
     let stray = (added.end..size).find(|at| elf.bytes.data[*at] != 0 && !behind.iter().any(|all| all.contains(at)));
-    stray.map_or(Ok(()), |at| Err(format!("the byte at offset {at:#x} lies behind the new parts, in no section")))
+    stray.map_or(Ok(()), |at| Err(format!("the byte at offset {at:#x} is behind the new parts, in no section")))
 }
 
 /// Returns the header that a kind of graft makes of stock's header with this index. Takes all headers now, and all

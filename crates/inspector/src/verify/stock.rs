@@ -69,7 +69,7 @@ fn members_kept(graft: &Library<'_>, donors: &[&Part<'_>], stock: &Library<'_>, 
         .foreign
         .iter()
         .map(|&place| {
-            format!("member {} is not the next one of stock's, byte for byte", graft.archive.members[place].label())
+            format!("member {} is not stock's next member, byte for byte", graft.archive.members[place].label())
         })
         .collect();
     if graft.archive.long_names != stock.archive.long_names {
@@ -168,7 +168,7 @@ fn symbols_kept(graft: &Library<'_>, stock: &Library<'_>, alignment: &Alignment)
     Check::unless("symbols-kept", complaints.collect(), || {
         let gone: Vec<String> = expected.iter().map(|name| printable(name)).collect();
         format!(
-            "{} names of stock's are there; the old allocator's insides are not: {}",
+            "{} of stock's names are defined; the old allocator's internals are not: {}",
             before.len() - gone.len(),
             gone.join(" ")
         )

@@ -80,11 +80,11 @@ fn references(graft: &Library<'_>, stock: Option<&Library<'_>>) -> Check {
         let ours = || STRINGS.iter().chain(&STRINGS_INTERNAL).any(|known| known.as_bytes() == name);
         if known.get(name).copied().unwrap_or_else(ours) {
             complaints.push(format!(
-                "member {} asks for `{}`, which nobody defines any more",
+                "member {} needs `{}`, which is no longer defined",
                 graft.label(part),
                 printable(name)
             ));
         }
     }
-    Check::unless("strings-references", complaints, || "nobody asks for what has gone".to_owned())
+    Check::unless("strings-references", complaints, || "no member needs a removed symbol".to_owned())
 }

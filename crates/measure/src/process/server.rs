@@ -63,7 +63,7 @@ pub(super) fn run(
 /// Returns a port that is free now. If another program takes it before the server does, the server reports that.
 fn free_port() -> Result<u16, RunError> {
     let port = reserved().map(|(_, port)| port);
-    port.map_err(|error| RunError::Server(format!("no port of this machine is to be had: {error}")))
+    port.map_err(|error| RunError::Server(format!("no port of this machine is available: {error}")))
 }
 
 /// Returns a socket bound to a free port. It never listens: a process that a different thread starts at this moment

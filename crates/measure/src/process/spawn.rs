@@ -24,7 +24,7 @@ pub(super) struct Outputs {
 impl Outputs {
     pub(super) fn new() -> Result<Outputs, RunError> {
         let file = || memfd_create("allograft-output", MemfdFlags::CLOEXEC).map(File::from);
-        let failed = |error| RunError::Measuring(format!("no file in memory is to be had for the output: {error}"));
+        let failed = |error| RunError::Measuring(format!("no file in memory is available for the output: {error}"));
         Ok(Outputs { out: file().map_err(failed)?, err: file().map_err(failed)? })
     }
 

@@ -62,7 +62,7 @@ pub(super) fn reap(pid: u32) -> Result<(i32, Figures), RunError> {
         }
         let error = std::io::Error::last_os_error();
         if error.kind() != std::io::ErrorKind::Interrupted {
-            return Err(RunError::Measuring(format!("the program's figures are not to be had: {error}")));
+            return Err(RunError::Measuring(format!("the program's figures are not available: {error}")));
         }
     }
     let count = |value: libc::c_long| u64::try_from(value).unwrap_or(0);

@@ -160,7 +160,7 @@ fn among_arms_that_cannot_be_told_apart_the_one_with_least_memory_is_taken() {
             let taken = take(arms, objective);
             assert_eq!(taken.arm, "lean", "{}", taken.reason);
             assert!(taken.reason.contains("anything from 17 to 31 % of stock's time"), "{}", taken.reason);
-            assert!(taken.reason.contains("cannot be told from that of hungry, 0.22"), "{}", taken.reason);
+            assert!(taken.reason.contains("cannot be distinguished from that of hungry, 0.22"), "{}", taken.reason);
             assert!(!taken.reason.contains("is faster"), "{}", taken.reason);
         }
     }
@@ -217,7 +217,7 @@ fn a_small_server_is_not_kept_from_the_cure() {
         "0.16 (95 % interval 0.13 to 0.19) times stock's time",
         "Its peak memory is 1.40 times stock's (2.8 MB against 2.0 MB)",
         "at most 1.25 times stock's or 16 MiB above it",
-        "cannot be told from that of mimalloc, 0.14 (95 % interval 0.11 to 0.17)",
+        "cannot be distinguished from that of mimalloc, 0.14 (95 % interval 0.11 to 0.17)",
         "which has a peak memory of 3.80 times",
         "The interval is wide",
     ] {

@@ -31,8 +31,8 @@ pub fn html(results: &Results) -> String {
         }
     }
     if let Some(chart) = chart::degradation(results) {
-        let caption = "Time for the greatest size over that for the least, divided by the ratio of the sizes: 1 is as much \
-                       longer as there is more to do.";
+        let caption = "Time for the greatest size over that for the least, divided by the ratio of the sizes: 1 means \
+                       in proportion to the work.";
         body.push_str(&figure("More work", caption, &chart));
     }
     for case in &results.cases {

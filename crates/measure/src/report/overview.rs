@@ -222,8 +222,8 @@ pub(super) fn method(results: &Results) -> String {
         )
     };
     format!(
-        "{}; allograft {}; runs in random order within rounds ({rounds}); ratios are paired by round{widths}; memory in runs \
-         of its own.",
+        "{}; allograft {}; runs in random order within rounds ({rounds}); ratios are paired by round{widths}; memory \
+         in separate runs.",
         results.machine.description(),
         results.allograft
     )

@@ -145,7 +145,7 @@ pub enum Refusal {
     /// A member that stays would fall back to its own weak definition of a part of the allocator, and the linker would
     /// not report it.
     #[error(
-        "{member} has a weak stand-in for `{symbol}`, which {} {definer} defines and the donor does not",
+        "{member} has a weak default of `{symbol}`, which {} {definer} defines and the donor does not",
         possessive(*kind)
     )]
     UnknownHook {
@@ -248,7 +248,7 @@ impl Refusal {
             }
             Refusal::NotMusl { .. } => "name the libc.a of a musl toolchain or sysroot",
             Refusal::NoAllocator { .. } => return Remedy::LinkDonor,
-            Refusal::NoStrings => "this is no libc that programs are linked with: keep its string functions",
+            Refusal::NoStrings => "this is not a libc that programs are linked with: keep its string functions",
             Refusal::Member { .. } => "the archive is damaged: get it from its package again",
             Refusal::Opaque { .. } => {
                 "the archive was compiled for link-time optimisation: graft one with machine code"

@@ -120,7 +120,7 @@ fn a_libc_that_has_grown_together_with_its_allocator_is_refused() {
         ),
         ("pthread_create.lo", "pthread_create weak:hidden:__malloc_init"),
     ]);
-    assert!(refused(&stand_in).contains("has a weak stand-in for `__malloc_init`"));
+    assert!(refused(&stand_in).contains("has a weak default of `__malloc_init`"));
 }
 
 #[test]

@@ -81,7 +81,7 @@ impl<'a> Donor<'a> {
         let relro = relro.start / page * page..relro_end;
         let mut heads = memchr::memmem::find_iter(&memory, &sealed::head()).map(|at| at as u64).collect::<Vec<_>>();
         let sealed = heads.pop().filter(|_| heads.is_empty());
-        let sealed = sealed.ok_or_else(|| layout("it does not say what it makes read-only"))?;
+        let sealed = sealed.ok_or_else(|| layout("it does not name the ranges that it makes read-only"))?;
         let mut donor = Donor {
             memory,
             relro,

@@ -285,5 +285,5 @@ fn malformed(what: impl Into<String>) -> Refusal {
 }
 
 fn outside(what: &str) -> Refusal {
-    Refusal::Malformed(format!("its {what} lies outside the file"))
+    Refusal::Malformed(format!("its {what} is outside the file"))
 }

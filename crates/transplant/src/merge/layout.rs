@@ -298,7 +298,7 @@ fn word(image: &Image<'_>, program: &Dynamic<'_>, place: u64) -> Result<Function
         return Ok(Function::Relative(*word));
     }
     let word = image.read(place, 8).and_then(|word| u64_at(word, 0));
-    word.map(Function::Word).ok_or_else(|| Refusal::Malformed("its list of constructors lies outside the file".into()))
+    word.map(Function::Word).ok_or_else(|| Refusal::Malformed("its list of constructors is outside the file".into()))
 }
 
 /// The dynamic section: the program's entries in their order, with the changed values, then the new ones.

@@ -92,7 +92,7 @@ fn check_name(library: &[u8], libc: Libc) -> Result<(), Refusal> {
     match libc {
         _ if library.is_empty() || library.contains(&0) => Err(refused("the name of the shared object is empty")),
         Libc::Musl if dollars(library) => {
-            Err(refused(format!("it is musl's, whose loader takes the dollar sign in `{}` as it is", shown())))
+            Err(refused(format!("it is musl's, whose loader takes the dollar sign in `{}` literally", shown())))
         }
         Libc::Musl if is_musls_own(library) => {
             Err(refused(format!("it is musl's, whose loader takes `{}` for a part of libc", shown())))

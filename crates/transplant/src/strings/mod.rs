@@ -62,7 +62,7 @@ pub enum KeptReason {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Absence {
     /// The donor has no replacement for it.
-    #[error("there is none of ours for this architecture")]
+    #[error("allograft has none for this architecture")]
     NotDonated,
     /// No symbol of the program names it.
     #[error("the program has no function of this name")]

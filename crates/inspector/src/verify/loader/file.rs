@@ -98,7 +98,7 @@ fn contents(elf: &Elf<'_>, stock: &Elf<'_>, donor: u64, moved: &Segment<'_>) -> 
     for part in &parts {
         let between = found.get(end..part.start).ok_or("the parts of the file overlap, or are not in it")?;
         if let Some(at) = between.iter().position(|byte| *byte != 0) {
-            return Err(format!("the byte at offset {:#x} lies between the parts of the file", end + at));
+            return Err(format!("the byte at offset {:#x} is between the parts of the file", end + at));
         }
         end = part.end;
     }

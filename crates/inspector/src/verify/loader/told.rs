@@ -52,7 +52,7 @@ pub(in crate::verify) fn told(
     let mut complaints = Vec::new();
     let mut expect = |what: &str, right: bool| {
         if !right {
-            complaints.push(format!("what the donor is told of {what} is not so"));
+            complaints.push(format!("the donor's parameter for {what} is wrong"));
         }
     };
     let entry = stock.and_then(|stock| stock.bytes.word(24));

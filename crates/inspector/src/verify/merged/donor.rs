@@ -21,7 +21,7 @@ pub(super) fn check(
     stock: Option<&Elf<'_>>,
 ) -> Check {
     match compare(graft, linked, merged, stock) {
-        Ok(size) => Check::new("donor", true, format!("all {size} bytes of the donor are as it was linked")),
+        Ok(size) => Check::new("donor", true, format!("all {size} bytes of the donor are the linked donor's")),
         Err(problem) => Check::new("donor", false, problem),
     }
 }
@@ -41,7 +41,7 @@ fn compare(
     let (mut wanted, mut found) = (vec![0; size], vec![0; size]);
     for load in loads(linked.elf) {
         let (at, data) = (load.address as usize, load.data.unwrap_or_default());
-        wanted.get_mut(at..at + data.len()).ok_or("the donor lies outside itself")?.copy_from_slice(data);
+        wanted.get_mut(at..at + data.len()).ok_or("the donor's segments are outside its size")?.copy_from_slice(data);
         // Permissions are compared page by page.
         let flags = loads(graft.elf).find(|now| (base + load.address).wrapping_sub(now.address) < now.memory);
         if flags.map(|now| now.flags) != Some(load.flags) {
@@ -57,14 +57,14 @@ fn compare(
         }
     }
     // The words that are relocated, in memory or in the table.
-    let relocations = graft.relocations().ok_or("a table of relocations lies outside the file")?;
+    let relocations = graft.relocations().ok_or("a table of relocations is outside the file")?;
     let fixed = graft.elf.file_type == crate::elf::ET_EXEC;
     let storage = graft.elf.segments.iter().find(|segment| segment.kind == PT_TLS).ok_or("it has no storage")?;
     let own = linked.elf.segments.iter().find(|segment| segment.kind == PT_TLS).ok_or("the donor has no storage")?;
     let own_image = own.address..own.address + own.data.map_or(0, <[u8]>::len) as u64;
     let distance = machine.distance(storage).wrapping_add(merged.own);
     let mut expected = Vec::new();
-    for relocation in linked.relocations().ok_or("the donor's relocations lie outside the file")? {
+    for relocation in linked.relocations().ok_or("the donor's relocations are outside the file")? {
         let place = relocation.place as usize;
         let mut write = |word: u64| {
             let bytes =
@@ -161,7 +161,7 @@ fn sealed_right(
     for (index, range) in wanted.into_iter().enumerate() {
         let found = (word(2 * index), word(2 * index + 1));
         if found != (range.start.wrapping_sub(at as u64), range.end.wrapping_sub(range.start)) {
-            return Err("what the donor makes read-only is not what it has to be".to_owned());
+            return Err("the donor makes the wrong ranges read-only".to_owned());
         }
     }
     Ok(())
@@ -177,12 +177,12 @@ fn thread_image(
     stock: Option<&Elf<'_>>,
     machine: Machine,
 ) -> Result<(), String> {
-    let image = storage.data.ok_or("its storage lies outside the file")?;
+    let image = storage.data.ok_or("its storage is outside the file")?;
     let (front, at) = (merged.front as usize, merged.own as usize);
     let initial = own.data.map_or(0, <[u8]>::len);
     let initial = donor.get(own.address as usize..).and_then(|rest| rest.get(..initial)).unwrap_or_default();
     if !initial.is_empty() && image.get(at..at + initial.len()) != Some(initial) {
-        return Err("the donor's initial thread-local storage is not as it was linked".to_owned());
+        return Err("the donor's initial thread-local storage is not the linked donor's".to_owned());
     }
     let aligned = machine.distance(storage).wrapping_add(merged.own).wrapping_sub(own.address) % own.align.max(1);
     if aligned != 0 || merged.own.saturating_add(own.memory) > storage.memory {
@@ -199,7 +199,7 @@ fn thread_image(
         merged.own.saturating_add(own.memory) <= merged.front || merged.own >= merged.front.saturating_add(memory);
     let (before, behind) = (merged.front.saturating_add(memory), merged.own.saturating_add(own.memory));
     if wanted != image || !apart || storage.memory != before.max(behind) {
-        return Err("the program's thread-local storage is not what it was".to_owned());
+        return Err("the program's thread-local storage has changed".to_owned());
     }
     let now = machine.distance(storage).wrapping_add(merged.front);
     if theirs.is_some_and(|theirs| machine.distance(theirs) != now) {

@@ -67,7 +67,7 @@ impl Merged {
         // No donor, and no thread-local storage, is as large.
         const MOST: u64 = 1 << 26;
         if [2, 3, 4].into_iter().any(|index| word(index) > MOST) || address.saturating_add(word(1)) > 1 << 47 {
-            return Some(Err("the note on the merge says what cannot be".to_owned()));
+            return Some(Err("the note on the merge has impossible values".to_owned()));
         }
         let donor = address.wrapping_add(word(1));
         Some(Ok(Merged {
@@ -229,7 +229,7 @@ pub(super) fn unchanged(graft: &Elf<'_>, stock: &Elf<'_>, start: u64, slots: &Ra
         complaints.push("the new parts overlap the program".to_owned());
     }
     if graft.interpreter() != stock.interpreter() || graft.bytes.word(24) != stock.bytes.word(24) {
-        complaints.push("its loader or its entry point is another".to_owned());
+        complaints.push("its loader or its entry point differs".to_owned());
     }
     Check::unless("program", complaints, || match slots.is_empty() {
         true => "every byte of the program is stock's".to_owned(),
@@ -262,7 +262,7 @@ fn symbols(graft: &Tables<'_, '_>, stock: &Tables<'_, '_>, merged: &Merged) -> C
         // Several versions of one name are several symbols: any of them may be found first.
         let found = graft.found(symbol.name);
         if !matches!(found, Ok(Some(found)) if found == wanted) && times[symbol.name] == 1 {
-            complaints.push(format!("`{}` is not what it was", printable(symbol.name)));
+            complaints.push(format!("`{}` has changed", printable(symbol.name)));
         }
     }
     // Symbols that no look-up finds, for relocations: stock's, and undefined names.
@@ -279,7 +279,7 @@ fn symbols(graft: &Tables<'_, '_>, stock: &Tables<'_, '_>, merged: &Merged) -> C
         // A stub's address is that of the definition now.
         let is_it = |other: &Symbol<'_>| *other == was || asked(&was) && Symbol { value: 0, ..*other } == was;
         if !named(symbol.name).iter().any(is_it) {
-            complaints.push(format!("`{}` is not what it was", printable(symbol.name)));
+            complaints.push(format!("`{}` has changed", printable(symbol.name)));
         }
     }
     // The donor's definitions, under public names and its own.
@@ -291,7 +291,7 @@ fn symbols(graft: &Tables<'_, '_>, stock: &Tables<'_, '_>, merged: &Merged) -> C
             complaints.push(format!("`{}` is not a function for every version", printable(symbol.name)));
         }
     }
-    Check::unless("symbols", complaints, || format!("{count} names of the program's are what they were"))
+    Check::unless("symbols", complaints, || format!("{count} of the program's names are unchanged"))
 }
 
 /// Checks that the relocations outside of the donor are stock's, with their names, and those of thread-local storage
@@ -299,7 +299,7 @@ fn symbols(graft: &Tables<'_, '_>, stock: &Tables<'_, '_>, merged: &Merged) -> C
 fn relocations(graft: &Tables<'_, '_>, stock: &Tables<'_, '_>, merged: &Merged) -> Check {
     let fails = |what: &str| Check::new("relocations", false, what);
     let (Some(found), Some(before)) = (graft.relocations(), stock.relocations()) else {
-        return fails("a table of relocations lies outside the file");
+        return fails("a table of relocations is outside the file");
     };
     let storage = |elf: &Elf<'_>| {
         let segment = elf.segments.iter().find(|segment| segment.kind == PT_TLS)?;
@@ -358,7 +358,7 @@ fn relocations(graft: &Tables<'_, '_>, stock: &Tables<'_, '_>, merged: &Merged) 
     Check::new(
         "relocations",
         found.len() == wanted.len(),
-        format!("{} relocations of the program's, of {}", found.len(), wanted.len()),
+        format!("{} of the program's {} relocations are kept", found.len(), wanted.len()),
     )
 }
 
@@ -370,7 +370,7 @@ fn dynamic(graft: &Tables<'_, '_>, stock: &Tables<'_, '_>, merged: &Merged) -> C
     };
     let (mut complaints, machine) = (Vec::new(), Machine::for_file(stock.elf));
     if kept(graft) != kept(stock) {
-        complaints.push("the dynamic section says something else than stock's".to_owned());
+        complaints.push("the dynamic section differs from stock's".to_owned());
     }
     // The names of libraries and of versions are found by the same numbers.
     let strings = |tables: &Tables<'_, '_>| {
