@@ -1,4 +1,5 @@
 //! Compressed streams without a time or a name.
+//! Either would make the bytes of two runs differ.
 
 use std::io::Write;
 

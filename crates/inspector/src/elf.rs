@@ -1,4 +1,8 @@
 //! Reads ELF files of both classes and both byte orders into plain structures that borrow the file.
+//!
+//! The editors have their own readers: with a common one, an edit and its check would make the same mistake. A table
+//! outside the file is left out, so that a program with a damaged table of symbols or sections still has a report; only
+//! an object, or a file without segments, is refused for it.
 
 use crate::bytes::{Bytes, c_string};
 use crate::report::Arch;

@@ -1,4 +1,8 @@
 //! The choice of an arm.
+//!
+//! An arm is faster only if the test of its rounds says so, at a level for all arms together: of a dozen arms that are
+//! the same, one looks faster by chance. Of the arms whose times cannot be told apart, the one with the least memory is
+//! chosen.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,5 @@
 //! The results document: the measured programs and the machine, every raw run, and the conclusions.
+//! Reports are made from the document alone, so a report made later equals the one made after the measurement.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -1,4 +1,5 @@
 //! Reads the state of a process and its threads from `/proc`, without stopping them (proc(5)).
+//! Blocked threads are read only in this way, since some system calls end early after a stop ([`crate::stop`]).
 
 use std::fs::{self, File};
 use std::io::{self, Read};

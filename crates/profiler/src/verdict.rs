@@ -1,4 +1,7 @@
 //! The verdict: a program's bottleneck, and the possible gain with a donor.
+//!
+//! The gain is a range, not a number. By Amdahl's law the rest of the program remains; how much of the allocator's time
+//! a donor takes away can only be bounded, and `allograft bench` measures it.
 
 use serde::Serialize;
 

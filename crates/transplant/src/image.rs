@@ -1,4 +1,5 @@
 //! Reads a 64-bit little-endian ELF file, as far as a graft needs it, and checks everything that it reads.
+//! A wrong table is a refusal: an edit relies on every table that it reads.
 
 use std::ops::Range;
 

@@ -1,4 +1,7 @@
 //! The names that a graft defines.
+//!
+//! The crate `format` has such lists for the editors. These are separate, so that the check notices a name that an
+//! editor lacks.
 
 /// The symbols that a graft must define for programs: weak, of default visibility.
 pub(crate) const PUBLIC: [&str; 11] = [

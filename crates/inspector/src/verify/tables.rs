@@ -1,4 +1,5 @@
 //! The tables of a dynamic program as its loader reads them: by the dynamic section alone (gABI, "Dynamic Section").
+//! Section headers describe the same tables, but no loader reads them, so they prove nothing about a run.
 
 use crate::bytes::c_string;
 use crate::elf::Elf;

@@ -1,4 +1,5 @@
 //! A timed, undisturbed run.
+//! Memory and system calls are measured in separate runs (`traced`): a trace takes time.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};

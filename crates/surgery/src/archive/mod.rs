@@ -1,4 +1,7 @@
 //! Static archives in System V's form, as GNU ar and llvm-ar write them for ELF: read, and edited by ordinal.
+//!
+//! The ordinal of a member identifies it, since its name does not: musl's `libc.a` has two members `free.lo`, and two
+//! `realloc.lo`.
 
 mod edit;
 mod error;
