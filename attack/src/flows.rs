@@ -156,7 +156,7 @@ fn layers(scratch: &Path) -> Layout {
     let bytes = fs::read(&path).expect("the program");
     fs::remove_file(path).expect("the program");
     let layer = Tar::default().folder("srv/").file("srv/program", 0o755, &bytes).folder("usr/");
-    let image = Image::of(layer.file("usr/libc.a", 0o644, &libc()).bytes());
+    let image = Image::new(layer.file("usr/libc.a", 0o644, &libc()).bytes());
     let mut layout = Layout::default();
     let descriptor = layout.image(&image);
     layout.index(vec![descriptor]);
