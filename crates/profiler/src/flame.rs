@@ -185,9 +185,9 @@ impl Flame {
     fn drawing(&self, title: &str, size: &str, style: &str) -> String {
         let seconds = self.root.seconds;
         let mut text = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"flame\" {size} role=\"img\">{style}<rect class=\"paper\" \
-             width=\"100%\" height=\"100%\"/><text x=\"4\" y=\"20\" class=\"head\">{}: {seconds:.2} s of all \
-             threads</text>",
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"flame\" {size} role=\"img\">{style}<rect \
+             class=\"paper\" width=\"100%\" height=\"100%\"/><text x=\"4\" y=\"20\" class=\"head\">{}: {seconds:.2} \
+             s of all threads</text>",
             escaped(title)
         );
         if seconds > 0.0 {

@@ -1,6 +1,6 @@
 "use strict";
-// Tests the script of the flame graphs in an engine without a page: `node flame_test.js`. A line that fails is an error;
-// at the end it says that all is well.
+// Tests the script of the flame graphs in an engine without a page: `node flame_test.js`. What fails is an error; at
+// the end it says that all is well.
 const assert = require("node:assert");
 const { zoomed, found, next } = require("./flame.js");
 
