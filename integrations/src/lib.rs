@@ -1,4 +1,4 @@
-//! The files that build systems need to link programs with a donor, as they lie in this folder: `allograft emit` writes
+//! The files that build systems need to link programs with a donor, embedded from this folder: `allograft emit` writes
 //! them, so that each way of installing has them.
 
 #![forbid(unsafe_code)]
@@ -19,7 +19,8 @@ pub struct Integration {
     pub name: &'static str,
     /// The files, for one folder.
     pub files: &'static [File],
-    /// How they are used: where each text goes, and the text. `{dir}` is the folder's absolute path.
+    /// How they are used: where each text goes, and the text. `{dir}` is the folder's absolute path, `{word}` that path
+    /// as a word of a shell.
     pub usage: &'static [(&'static str, &'static str)],
 }
 
@@ -61,7 +62,7 @@ pub static ALL: &[Integration] = &[
         ),
         usage: &[
             ("in CMakeLists.txt", "find_package(allograft REQUIRED)\nallograft_use(server)"),
-            ("a shell", "cmake -B build -Dallograft_DIR='{dir}'"),
+            ("a shell", "cmake -B build -Dallograft_DIR={word}"),
         ],
     },
     Integration {
@@ -73,7 +74,7 @@ pub static ALL: &[Integration] = &[
         name: "meson",
         files: files!("meson": "meson.build", "meson.options", "emitter.py"),
         usage: &[
-            ("a shell, in the project", "mkdir -p subprojects && ln -s '{dir}' subprojects/allograft"),
+            ("a shell, in the project", "mkdir -p subprojects && ln -s {word} subprojects/allograft"),
             ("in meson.build", "executable('server', 'server.c', dependencies: dependency('allograft'))"),
         ],
     },
@@ -99,7 +100,7 @@ mod tests {
 
     use super::*;
 
-    /// Whatever lies in a build system's folder is written.
+    /// Every file in a build system's folder is written.
     #[test]
     fn no_file_is_left_out() {
         for integration in ALL {

@@ -16,7 +16,7 @@ struct Pattern {
 /// Counts may become smaller, never larger.
 const PATTERNS: [Pattern; 10] = [
     Pattern { instead: "\"For programs: ...\", not \"Of a program: ...\"", is_it: begins_with_a_genitive, most: 0 },
-    Pattern { instead: "the noun, not a clause that begins with \"What\"", is_it: is_a_clause, most: 115 },
+    Pattern { instead: "the noun, not a clause that begins with \"What\"", is_it: is_a_clause, most: 114 },
     Pattern { instead: "the caller, the user, another process, or the passive", is_it: names_nobody, most: 1 },
     Pattern { instead: "is reported, is named in messages, is available", is_it: tells, most: 1 },
     Pattern { instead: "the verb again, not \"The same\": rustdoc shows each item alone", is_it: same, most: 0 },

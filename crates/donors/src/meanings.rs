@@ -1,4 +1,4 @@
-//! What each option of `--set` is for: its unit, and a sentence.
+//! The meaning of each option of `--set`: its unit, and a sentence.
 
 /// The unit of an option's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub struct About {
     donors: &'static [&'static str],
     /// The unit of its value.
     pub unit: Unit,
-    /// What it does, as a clause without a full stop.
+    /// Its effect, as a clause without a full stop.
     pub text: &'static str,
 }
 

@@ -31,8 +31,8 @@ struct Row {
 type Slice<'d> = EndianSlice<'d, LittleEndian>;
 
 impl Lines {
-    /// Reads the line tables of a file. There are none without debug information, where it is compressed, or where it
-    /// is larger than [`LARGEST`].
+    /// Reads the line tables of a file. Empty without debug information, where it is compressed, or where it is larger
+    /// than [`LARGEST`].
     pub(crate) fn of(file: &ElfFile64<'_, Endianness>) -> Lines {
         let bytes = |name| section(file, name).map_or(&[][..], |(_, bytes)| bytes);
         let is_plain = |name| {

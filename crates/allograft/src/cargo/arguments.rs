@@ -53,7 +53,7 @@ Examples:
 
 Details: `allograft man cargo | man -l -`";
 
-/// The same for the manual page.
+/// The text of these options for the manual page.
 const AT_LENGTH: &str = "\
 Any other command of cargo's goes the same way: `rustc`, `check`, `clippy`, `nextest`, `deb`, `dist` and the like, with the
 programs that they link. zig as the linker (`zigbuild`) is refused: it links a libc of its own. So is a build elsewhere,

@@ -24,7 +24,7 @@ use crate::shell::quoted;
 /// the program: static or dynamic, of musl or glibc, stripped or not. Ends with a verdict: the bottleneck, and what
 /// another allocator would bring at best.
 ///
-/// What follows the program is the program's own; options of `profile` come before it, and `--` before a program whose
+/// Arguments after the program are passed to it; options of `profile` come before it, and `--` before a program whose
 /// name begins with a dash.
 ///
 /// Threads that run are stopped for some microseconds to be read; blocked ones are not stopped. The program's children

@@ -53,7 +53,7 @@ struct Settable<'d> {
     max: i64,
     /// The unit of these values: `ms`, `KiB`, `bytes` or `%`. Null: a number of things, or one of a few choices.
     unit: Option<&'static str>,
-    /// What it does.
+    /// Its effect.
     about: Option<&'static str>,
 }
 

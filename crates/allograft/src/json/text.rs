@@ -5,6 +5,6 @@ use serde::Serialize;
 /// A manual page, or a completion script.
 #[derive(Debug, Serialize)]
 pub(crate) struct Text<'t> {
-    /// The text, as it is printed without `--json`.
+    /// The text that is printed without `--json`.
     pub(crate) text: &'t str,
 }

@@ -8,7 +8,7 @@ use terminal_size::terminal_size_of;
 /// The least width that lines are broken for.
 const NARROWEST: usize = 20;
 
-/// Returns the number of columns of the terminal behind a stream; `None` if it is none.
+/// Returns the number of columns of the terminal behind a stream; `None` if the stream is not a terminal.
 pub(super) fn width(stream: impl AsFd) -> Option<usize> {
     let (width, _) = terminal_size_of(stream)?;
     Some(usize::from(width.0)).filter(|width| *width >= NARROWEST)

@@ -243,7 +243,7 @@ fn a_path_that_cannot_be_preloaded_is_said() {
     emit("with blank.so").says(&["LD_PRELOAD", "blanks"]);
 }
 
-/// What lies in a checkout's `integrations` is what the program writes: so each way of installing has it.
+/// The program writes the files of a checkout's `integrations`: so each way of installing has them.
 #[test]
 fn files_for_build_systems() {
     let lab = Lab::new();

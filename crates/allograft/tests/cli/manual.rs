@@ -4,6 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use fixtures::shell::word;
+
 use crate::lab::Lab;
 
 const COMMANDS: [&str; 9] = ["graft", "undo", "inspect", "verify", "emit", "run", "donors", "completions", "man"];
@@ -112,7 +114,7 @@ fn manual_pages() {
         let help = "help: if it should be so, `ALLOGRAFT_BLESS=1 cargo xtask test cli manual` writes it";
         assert!(golden == page, "{}: found:\n{page}\n{help}", file.display());
     }
-    // What is on a page as it was written: commands are not refilled.
+    // Commands on a page are not refilled.
     let (graft, _) = shown(&lab.run(["man", "graft"]).exits(0).out);
     for line in ["allograft graft sysroot/lib/libc.a --donor mimalloc3 --set purge_delay=0", "# string functions only"]
     {
@@ -124,13 +126,15 @@ fn manual_pages() {
 fn completed(lab: &Lab, words: &[&str]) -> Vec<String> {
     let script = lab.put("completions.bash", lab.run(["completions", "bash"]).exits(0).out.as_bytes());
     let (current, previous) = (words[words.len() - 1], words[words.len() - 2]);
-    let quoted: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
+    let quoted: Vec<String> = words.iter().map(word).collect();
     let commands = format!(
-        "source '{}'; COMP_WORDS=({}); COMP_CWORD={}; _allograft allograft '{current}' '{previous}'; \
+        "source {}; COMP_WORDS=({}); COMP_CWORD={}; _allograft allograft {} {}; \
          printf '%s\\n' \"${{COMPREPLY[@]}}\"",
-        script.display(),
+        word(&script),
         quoted.join(" "),
-        words.len() - 1
+        words.len() - 1,
+        word(current),
+        word(previous)
     );
     let output = Command::new("bash").args(["--norc", "-c", &commands]).output().expect("bash");
     let text = String::from_utf8(output.stdout).unwrap();
@@ -175,7 +179,7 @@ fn bash_completes_values() {
     }
 }
 
-/// What is printed to a narrow terminal is broken between words; commands are not broken at all.
+/// Text for a narrow terminal is broken between words; commands are not broken at all.
 #[test]
 fn a_narrow_terminal() {
     let lab = Lab::new();

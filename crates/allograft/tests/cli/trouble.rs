@@ -134,7 +134,7 @@ fn a_result_that_cannot_be_printed_is_an_error() {
     ran.exits(2).says(&["standard output"]);
 }
 
-/// What another user may not read or write is one message, and the help is about rights, not about kinds of files.
+/// A file that the user may not read or write gets one message, and a help about rights, not about kinds of files.
 #[test]
 fn what_another_user_may_not_touch() {
     let lab = Lab::new();

@@ -43,7 +43,7 @@ fn a_build_script_for_an_archive() {
     place.carries(&place.path("target").join(TARGET).join("debug/server"), "snmalloc");
 }
 
-/// The line runs as it is printed, whatever spelling of the target was typed.
+/// The printed line runs, whatever spelling of the target was typed.
 #[test]
 #[ignore = "rust: compiles with a toolchain of the slow tier"]
 fn the_line_for_cargo() {

@@ -9,7 +9,7 @@ impl Error {
     /// The remedy.
     pub fn remedy(&self) -> Remedy {
         let advice = match self {
-            // Whoever may not read a file gets nothing from writing the result elsewhere.
+            // A user who may not read a file gains nothing by writing the result elsewhere.
             Error::Io { source, action: "read" | "find", .. }
                 if source.kind() == std::io::ErrorKind::PermissionDenied =>
             {

@@ -1,4 +1,4 @@
-//! What is made from no host: a file with a donor, and a folder of files for a build system.
+//! Files that are made from no host: one with a donor, and a folder of files for a build system.
 
 use std::fs;
 use std::path::Path;
@@ -99,7 +99,7 @@ mod tests {
         let files: [(&str, &[u8]); 2] = [("one", b"1"), ("two", b"2")];
         write_folder(&out, &files, &Watch::default()).unwrap().commit();
         assert!(fs::read(out.join("one")).unwrap() == b"1" && fs::read(out.join("two")).unwrap() == b"2");
-        // What is there is never mixed with what is new.
+        // Existing files are never mixed with new ones.
         let again = write_folder(&out, &files, &Watch::default());
         assert!(matches!(again, Err(Error::Out { .. })), "{}", again.is_ok());
         let pending = write_folder(&folder.path().join("other"), &files, &Watch::default()).unwrap();

@@ -41,7 +41,10 @@ pub(super) fn write(
     let usage: Vec<Snippet> = integration
         .usage
         .iter()
-        .map(|(place, text)| Snippet { name: place, text: text.replace("{dir}", &folder) })
+        .map(|(place, text)| Snippet {
+            name: place,
+            text: text.replace("{word}", &shell_quoted(&folder)).replace("{dir}", &folder),
+        })
         .collect();
     told(written, |()| match output.json {
         true => output.document(json::EmittedFolder {

@@ -151,7 +151,7 @@ fn description(command: &Command) -> String {
     text
 }
 
-/// What a flag or an argument does, its default and its values.
+/// The text on a flag or an argument: its help, its default and its values.
 fn explained(argument: &Arg) -> String {
     if is_for_help(argument) {
         return if matches!(argument.get_action(), ArgAction::Version) { "Print the version." } else { "Print help." }

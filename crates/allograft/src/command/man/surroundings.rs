@@ -1,4 +1,4 @@
-//! What pages say about environment variables, files and other pages.
+//! The sections of pages on environment variables, files and other pages.
 
 /// A variable, the commands that read it (none: all of them), and what it does.
 pub(super) struct Variable {
