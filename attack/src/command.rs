@@ -28,7 +28,7 @@ struct Attack {
     /// Which one of N [default: by the number of lines in the ledger]
     #[arg(long, value_name = "N")]
     rest: Option<usize>,
-    /// Add the counts to docs/figures/attacks.tsv and docs/reliability.md
+    /// Add the counts to attack/counts.tsv and docs/reliability.md
     #[arg(long)]
     keep: bool,
     /// The program to attack

@@ -217,8 +217,8 @@ fn judged(scene: &Scene, ran: &Ran, deed: Deed) -> Result<Option<String>> {
         End::Exit(code) if !now.has_hosts_of(begin) => Some(format!("the exit code is {code}, and it is done\n{said}")),
         End::Exit(_) => None,
         End::Signal(Signal::SIGKILL) if deed == Deed::Kill => None,
-        // Rust's standard library ends a program that gets no memory.
-        End::Signal(Signal::SIGABRT) if said.contains("memory allocation of ") => None,
+        // Without memory, the libraries end a program: at its start, at a thread's, or where an allocation fails.
+        End::Signal(Signal::SIGABRT | Signal::SIGSEGV) if deed == Deed::Fail(Errno::ENOMEM) => None,
         End::Signal(signal) => Some(format!("it died of {signal}\n{said}")),
     })
 }

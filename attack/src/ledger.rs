@@ -1,4 +1,4 @@
-//! The counts of attacks, added up over runs: a line for each run in `docs/figures/attacks.tsv`, and the sums in
+//! The counts of attacks, added up over runs: a line for each run in `attack/counts.tsv`, and the sums in
 //! `docs/reliability.md`.
 
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ pub struct Line {
 
 /// The path of the ledger.
 pub fn path() -> PathBuf {
-    tools::workspace::root().join("docs/figures/attacks.tsv")
+    tools::workspace::root().join("attack/counts.tsv")
 }
 
 fn page() -> PathBuf {
@@ -75,7 +75,7 @@ pub fn keep(lines: &[Line]) -> Result<()> {
 }
 
 /// Begin and end of the table in the page.
-const MARKS: [&str; 2] = ["<!-- attacks -->\n", "<!-- end of attacks -->"];
+const MARKS: [&str; 2] = ["<!-- table: written by `cargo xtask attack --keep` -->\n", "<!-- end of the attacks -->"];
 
 fn replaced(page: &str, table: &str) -> Result<String> {
     let (before, rest) = page.split_once(MARKS[0]).context("the page has no mark before its table")?;

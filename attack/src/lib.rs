@@ -9,7 +9,7 @@
 //! | `flow` | one command on one kind of host, and what its undisturbed run makes |
 //! | `flows` | all of them |
 //! | `interference` | ends a run at a call, or fails the call; judges what is left |
-//! | `ledger` | counts, added up over runs: `docs/figures/attacks.tsv` |
+//! | `ledger` | counts, added up over runs: `attack/counts.tsv` |
 //! | `power` | what a run had written when the power was lost |
 //! | `traced` | a run under ptrace |
 //!

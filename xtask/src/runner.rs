@@ -322,14 +322,15 @@ mod tests {
     }
 
     /// A program that works in its first test and idles in its second. It waits for the reader before it goes on, so
-    /// that a loaded machine changes nothing.
+    /// that a loaded machine changes nothing. Each wait has a pipe of its own: one that is opened again before its
+    /// first writer has closed it has an end at once.
     #[test]
     fn processor_time_is_that_of_the_test_before_the_line() {
         let script = "printf 'test one ... '; n=0; while [ $n -lt 300000 ]; do n=$((n + 1)); done; echo ok; \
-            read -r _ <go; printf 'test two ... '; echo ok; read -r _ <go";
+            read -r _ <go0; printf 'test two ... '; echo ok; read -r _ <go1";
         let folder = tempfile::tempdir().unwrap();
-        let (path, go) = (folder.path().join("out"), folder.path().join("go"));
-        assert!(std::process::Command::new("mkfifo").arg(&go).status().unwrap().success());
+        let (path, go) = (folder.path().join("out"), ["go0", "go1"].map(|name| folder.path().join(name)));
+        assert!(std::process::Command::new("mkfifo").args(&go).status().unwrap().success());
         let out = File::create(&path).unwrap();
         let mut program = std::process::Command::new("sh");
         let mut child = program.args(["-c", script]).current_dir(&folder).stdout(out).spawn().unwrap();
@@ -340,7 +341,7 @@ mod tests {
             total = seconds(&child).or(total);
             reader.read(|| seconds(&child), &mut |test: &str, seconds| times.push((test.to_owned(), seconds))).unwrap();
             while told < times.len() {
-                fs::write(&go, "\n").unwrap();
+                fs::write(&go[told], "\n").unwrap();
                 told += 1;
             }
             std::thread::sleep(LOOK);

@@ -24,7 +24,7 @@ Examples:
   allograft graft /usr/lib/x86_64-linux-musl/libc.a
   allograft inspect ./server --expect snmalloc";
 
-/// The text of these options for the manual page.
+/// Exit codes and examples for the manual page.
 const AT_LENGTH: &str = "\
 Exit codes:
   0  done

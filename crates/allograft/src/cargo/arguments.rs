@@ -20,7 +20,7 @@ use crate::help::on_a_screen;
     name = "cargo-allograft",
     bin_name = "cargo allograft",
     version,
-    override_usage = "cargo allograft [OPTIONS] <build|run|test|bench|install|COMMAND> [CARGO OPTIONS] [-- ARGUMENTS]",
+    override_usage = "cargo allograft [OPTIONS] <COMMAND> [CARGO OPTIONS] [-- ARGUMENTS]",
     mut_arg("profile", |profile| profile.long("donor-profile").help(PROFILE)),
     after_help = AFTER_HELP,
     after_long_help = AT_LENGTH
@@ -53,7 +53,7 @@ Examples:
 
 Details: `allograft man cargo | man -l -`";
 
-/// The text of these options for the manual page.
+/// Notes, exit codes and examples for the manual page.
 const AT_LENGTH: &str = "\
 Any other command of cargo's goes the same way: `rustc`, `check`, `clippy`, `nextest`, `deb`, `dist` and the like, with the
 programs that they link. zig as the linker (`zigbuild`) is refused: it links a libc of its own. So is a build elsewhere,

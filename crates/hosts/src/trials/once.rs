@@ -44,7 +44,7 @@ fn a_graft_reads_and_parses_each_file_once() {
         // What was written a moment ago may have been written once more since it was read: it is read again then.
         File::options().write(true).open(&host).unwrap().set_modified(fixtures::lab::long_ago()).unwrap();
         let stock = fs::metadata(&host).unwrap().len() as usize;
-        let elsewhere = folder.path().join("out");
+        let elsewhere = host.with_extension("out");
         for out in [Some(elsewhere), None] {
             READ.take();
             transplant::count::parsed();
