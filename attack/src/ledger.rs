@@ -7,6 +7,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
+use xtask::page::Table;
 
 /// One run's count of one attack on one flow.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,10 +29,6 @@ pub struct Line {
 /// The path of the ledger.
 pub fn path() -> PathBuf {
     tools::workspace::root().join("attack/counts.tsv")
-}
-
-fn page() -> PathBuf {
-    tools::workspace::root().join("docs/reliability.md")
 }
 
 /// Reads the ledger.
@@ -69,19 +66,14 @@ pub fn keep(lines: &[Line]) -> Result<()> {
         writeln!(text, "{day}\t{commit}\t{attack}\t{flow}\t{count}\t{findings}")?;
     }
     fs::write(path(), text)?;
-    let page_text = fs::read_to_string(page())?;
-    fs::write(page(), replaced(&page_text, &table(&read()?))?)?;
-    Ok(())
+    TABLE.write(&table(&read()?))
 }
 
-/// Begin and end of the table in the page.
-const MARKS: [&str; 2] = ["<!-- table: written by `cargo xtask attack --keep` -->\n", "<!-- end of the attacks -->"];
-
-fn replaced(page: &str, table: &str) -> Result<String> {
-    let (before, rest) = page.split_once(MARKS[0]).context("the page has no mark before its table")?;
-    let (_, after) = rest.split_once(MARKS[1]).context("the page has no mark behind its table")?;
-    Ok([before, MARKS[0], table, MARKS[1], after].concat())
-}
+const TABLE: Table = Table {
+    page: "docs/reliability.md",
+    begin: "<!-- table: written by `cargo xtask attack --keep` -->",
+    end: "<!-- end of the attacks -->",
+};
 
 /// Returns the sums as a table: a row for each flow, a column for each attack.
 pub fn table(lines: &[Line]) -> String {
@@ -110,8 +102,9 @@ pub fn table(lines: &[Line]) -> String {
 /// # Errors
 /// It has not.
 pub fn check() -> Result<()> {
-    let text = fs::read_to_string(page())?;
-    ensure!(text == replaced(&text, &table(&read()?))?, "docs/reliability.md has other sums than the ledger");
+    let page = TABLE.page;
+    let text = fs::read_to_string(tools::workspace::root().join(page))?;
+    ensure!(text == TABLE.replaced(&text, &table(&read()?))?, "`{page}` has other sums than the ledger");
     Ok(())
 }
 

@@ -86,9 +86,8 @@ pub(crate) fn run<S: AsRef<OsStr>>(
     watch: &mut dyn Watch,
 ) -> Result<Ran> {
     let outputs = ["stdout", "stderr"].map(|name| scratch.join(name));
-    // The shell waits until it is followed, and becomes the program.
     let mut command = Command::new("sh");
-    command.args(["-c", "read -r _ && exec \"$@\" </dev/null", "sh"]).arg(program).args(arguments);
+    command.args(["-c", WAIT, "sh"]).arg(program).args(arguments);
     command.current_dir(folder).process_group(0).env_remove("RUST_BACKTRACE").env("TMPDIR", scratch);
     command.stdin(Stdio::piped()).stdout(File::create(&outputs[0])?).stderr(File::create(&outputs[1])?);
     let mut child = command.spawn().context("no shell starts")?;
@@ -105,6 +104,15 @@ pub(crate) fn run<S: AsRef<OsStr>>(
     let (end, calls) = outcome?;
     let said = outputs.iter().map(fs::read).collect::<std::io::Result<Vec<_>>>()?.concat();
     Ok(Ran { end, calls, said: String::from_utf8_lossy(&said).into_owned() })
+}
+
+/// The shell that waits until it is followed, and becomes the program.
+const WAIT: &str = "read -r _ && exec \"$@\" </dev/null";
+
+/// Whether a process is still that shell: its own start may be over only when it is followed already.
+fn is_shell(process: Pid) -> std::io::Result<bool> {
+    let words = fs::read(format!("/proc/{process}/cmdline"))?;
+    Ok(words.split(|byte| *byte == 0).any(|word| word == WAIT.as_bytes()))
 }
 
 /// Ends the children that are left, and waits until they are gone, so that none writes to the folder any more.
@@ -169,7 +177,7 @@ fn follow(main: Pid, watch: &mut dyn Watch) -> Result<(End, usize)> {
                 pid
             }
             WaitStatus::PtraceEvent(pid, _, event) => {
-                if event == Event::PTRACE_EVENT_EXEC as i32 && pid == main {
+                if event == Event::PTRACE_EVENT_EXEC as i32 && pid == main && !is_shell(main)? {
                     started = true;
                     // The call that is left next is `execve`.
                     let registers = ptrace::getregs(pid)?;
