@@ -20,7 +20,7 @@ pub struct Integration {
     /// The files, for one folder.
     pub files: &'static [File],
     /// How they are used: where each text goes, and the text. `{dir}` is the folder's absolute path, `{word}` that path
-    /// as a word of a shell.
+    /// as a word of a shell, `{make}` as one of a makefile.
     pub usage: &'static [(&'static str, &'static str)],
 }
 
@@ -68,7 +68,7 @@ pub static ALL: &[Integration] = &[
     Integration {
         name: "make",
         files: files!("make": "allograft.mk"),
-        usage: &[("in the Makefile, before the rules", "include {dir}/allograft.mk")],
+        usage: &[("in the Makefile, before the rules", "include {make}/allograft.mk")],
     },
     Integration {
         name: "meson",
@@ -83,7 +83,7 @@ pub static ALL: &[Integration] = &[
         files: files!("nix": "overlay.nix", "graft.sh"),
         usage: &[(
             "in a configuration",
-            "nixpkgs.overlays = [\n  (import {dir}/overlay.nix { archive = ./allograft-VERSION-x86_64-unknown-linux-musl.tar.gz; })\n];",
+            "nixpkgs.overlays = [\n  (import \"{dir}/overlay.nix\" { archive = ./allograft-VERSION-x86_64-unknown-linux-musl.tar.gz; })\n];",
         )],
     },
 ];

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use fixtures::shell::word;
 use fixtures::{Arch, ZigTarget};
 
 use crate::lab::{Lab, dynamic_with_musl, tool};
@@ -281,7 +282,7 @@ fn make_with_the_file_that_is_written() {
     fs::create_dir(lab.path("bin")).unwrap();
     let compiler = fixtures::musl_gcc(&lab.path("bin")).unwrap();
     let compiler = compiler.to_str().unwrap();
-    let said = lab.run(["emit", "--as", "make", "-o", "allograft"]).exits(0).out;
+    let said = lab.run(["emit", "--as", "make", "-o", "a folder"]).exits(0).out;
     let include = said.lines().map(str::trim).find(|line| line.starts_with("include ")).expect("what to write");
     lab.put(
         "server.c",
@@ -291,7 +292,7 @@ fn make_with_the_file_that_is_written() {
     let program = env!("CARGO_BIN_EXE_allograft");
     let make = |words: &[&str]| {
         let mut make = std::process::Command::new("make");
-        make.args(["-B", "server", &format!("ALLOGRAFT={program}")]).args(words).current_dir(lab.path(""));
+        make.args(["-B", "server", &format!("ALLOGRAFT={}", word(program))]).args(words).current_dir(lab.path(""));
         make.env_remove("MAKEFLAGS").env_remove("CC").env("ALLOGRAFT_CC", compiler);
         tool(make.env("XDG_CACHE_HOME", lab.path("cache")));
     };

@@ -38,14 +38,13 @@ pub(super) fn write(
     let written = hosts::write_folder(&out, &files, &Watch { locking: Some(&locking), ..Watch::default() })?;
     let out = std::path::absolute(&out).unwrap_or(out);
     let folder = out.display().to_string();
-    let usage: Vec<Snippet> = integration
-        .usage
-        .iter()
-        .map(|(place, text)| Snippet {
-            name: place,
-            text: text.replace("{word}", &shell_quoted(&folder)).replace("{dir}", &folder),
-        })
-        .collect();
+    // GNU make, 2.1: a backslash makes a blank part of a name.
+    let in_make = folder.replace(' ', "\\ ").replace('$', "$$").replace('#', "\\#");
+    let filled = |text: &str| {
+        text.replace("{word}", &shell_quoted(&folder)).replace("{make}", &in_make).replace("{dir}", &folder)
+    };
+    let usage: Vec<Snippet> =
+        integration.usage.iter().map(|(place, text)| Snippet { name: place, text: filled(text) }).collect();
     told(written, |()| match output.json {
         true => output.document(json::EmittedFolder {
             path: folder.clone(),
