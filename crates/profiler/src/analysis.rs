@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use crate::attribution::{Attribution, Class};
+use crate::attribution::{Attribution, CallSite, Class};
 use crate::calls::{self, Calls};
 use crate::frames::Frames;
 use crate::recording::{Ended, Recording, Sample, State};
@@ -144,11 +144,7 @@ fn analysis(recording: &Recording, frames: &Frames, attribution: &Attribution) -
     let total: f64 = attribution.weights.iter().sum::<f64>().max(f64::MIN_POSITIVE);
     let sites = |wanted: &dyn Fn(crate::attribution::Attributed) -> bool| {
         let sites = attribution.sites(recording, frames, wanted).into_iter().take(SITES);
-        let mut lines = attribution.lines(recording, frames, wanted);
-        let site = |(function, seconds): (String, f64)| {
-            let line = lines.remove(&function);
-            Site { function, line, share: seconds / total }
-        };
+        let site = |CallSite { name, line, seconds }| Site { function: name, line, share: seconds / total };
         sites.map(site).collect::<Vec<_>>()
     };
     let cut = recording.samples.iter().filter(|sample| recording.walks[sample.walk as usize].truncated).count();

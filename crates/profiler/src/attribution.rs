@@ -138,6 +138,17 @@ pub(crate) struct Shares {
     pub(crate) cpu: f64,
 }
 
+/// A call site.
+pub(crate) struct CallSite {
+    /// The program's own function, and the function with a role that it called.
+    pub(crate) name: String,
+    /// Seconds of wall clock.
+    pub(crate) seconds: f64,
+    /// The line of the source in the program's own function at which most of that passed. `None` if the file does not
+    /// say.
+    pub(crate) line: Option<String>,
+}
+
 /// The result of the attribution.
 pub(crate) struct Attribution {
     pub(crate) samples: Vec<Attributed>,
@@ -203,81 +214,54 @@ impl Attribution {
         Attribution { samples, weights, shares, processor, other_cpu_s, over_time }
     }
 
-    /// Seconds of wall clock by call site, for the samples that `wanted` accepts, the most first.
+    /// Call sites of the samples that `wanted` accepts, by seconds of wall clock, the most first.
     pub(crate) fn sites(
         &self,
         recording: &Recording,
         frames: &Frames,
         wanted: &dyn Fn(Attributed) -> bool,
-    ) -> Vec<(String, f64)> {
-        let mut sites: HashMap<String, f64> = HashMap::new();
+    ) -> Vec<CallSite> {
+        // The seconds of each site, and of each of its lines.
+        let mut sites: HashMap<String, (f64, BTreeMap<String, f64>)> = HashMap::new();
         for (at, sample) in recording.samples.iter().enumerate() {
             if wanted(self.samples[at]) && self.weights[at] > 0.0 {
-                *sites
-                    .entry(site(&frames.stacks[sample.walk as usize], sample.state != State::Running, frames))
-                    .or_default() += self.weights[at];
+                let walk = sample.walk as usize;
+                let (name, own) = site(&frames.stacks[walk], sample.state != State::Running, frames);
+                let (seconds, lines) = sites.entry(name).or_default();
+                *seconds += self.weights[at];
+                if let Some(line) = own.and_then(|number| frames.line(recording, walk, number)) {
+                    *lines.entry(line).or_default() += self.weights[at];
+                }
             }
         }
-        let mut sites: Vec<(String, f64)> = sites.into_iter().collect();
-        sites.sort_by(|one, other| other.1.total_cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
+        let longest = |lines: BTreeMap<String, f64>| {
+            let first = lines.into_iter().reduce(|most, line| if line.1 > most.1 { line } else { most });
+            first.map(|(line, _)| line)
+        };
+        let site = |(name, (seconds, lines))| CallSite { name, seconds, line: longest(lines) };
+        let mut sites: Vec<CallSite> = sites.into_iter().map(site).collect();
+        sites.sort_by(|one, other| other.seconds.total_cmp(&one.seconds).then_with(|| one.name.cmp(&other.name)));
         sites
     }
 }
 
-impl Attribution {
-    /// The line of the source at which most of the time of a call site passed, by its function as [`Self::sites`] names
-    /// it: that of the program's own function.
-    pub(crate) fn lines(
-        &self,
-        recording: &Recording,
-        frames: &Frames,
-        wanted: &dyn Fn(Attributed) -> bool,
-    ) -> HashMap<String, String> {
-        let mut seconds: BTreeMap<(String, String), f64> = BTreeMap::new();
-        for (at, sample) in recording.samples.iter().enumerate() {
-            if !wanted(self.samples[at]) || self.weights[at] <= 0.0 {
-                continue;
-            }
-            let (walk, in_kernel) = (sample.walk as usize, sample.state != State::Running);
-            let stack = &frames.stacks[walk];
-            let own = called(stack, in_kernel, frames).map_or(0, |called| called + 1);
-            let line = stack.get(own).and_then(|number| frames.line(recording, walk, *number));
-            if let Some(line) = line {
-                *seconds.entry((site(stack, in_kernel, frames), line)).or_default() += self.weights[at];
-            }
-        }
-        let mut most: HashMap<String, (String, f64)> = HashMap::new();
-        for ((site, line), seconds) in seconds {
-            let entry = most.entry(site).or_default();
-            if seconds > entry.1 {
-                *entry = (line, seconds);
-            }
-        }
-        most.into_iter().map(|(site, (line, _))| (site, line)).collect()
-    }
-}
-
-/// The place in a stack of what the program's own function called that has a role, or that entered the kernel.
-fn called(stack: &[u32], in_kernel: bool, frames: &Frames) -> Option<usize> {
+/// The call site of a stack: the program's own function, and the function with a role that it called, or that entered
+/// the kernel. With the number of the own function's frame.
+fn site(stack: &[u32], in_kernel: bool, frames: &Frames) -> (String, Option<u32>) {
     let role = |at: &usize| frames.all[stack[*at] as usize].role;
+    let name = |at: usize| stack.get(at).map(|number| frames.all[*number as usize].name.as_str());
     let allocator = (0..stack.len()).rev().find(|at| role(at) == Role::Allocator);
-    allocator.or_else(|| {
+    let called = allocator.or_else(|| {
         let inner = (0..stack.len()).take_while(|at| role(at) != Role::Other).last();
         inner.or(in_kernel.then_some(0))
-    })
-}
-
-/// The call site of a stack: the program's own function, and the function with a role that it called, or that entered
-/// the kernel.
-fn site(stack: &[u32], in_kernel: bool, frames: &Frames) -> String {
-    let name = |at: usize| stack.get(at).map(|number| frames.all[*number as usize].name.as_str());
-    let called = called(stack, in_kernel, frames);
-    let called_name = called.and_then(name);
-    match (called_name, called.and_then(|at| name(at + 1))) {
+    });
+    let own = called.map_or(0, |at| at + 1);
+    let shown = match (called.and_then(name), name(own)) {
         (Some(called), Some(caller)) => format!("{called} in {caller}"),
         (Some(called), None) => called.to_owned(),
-        (None, _) => name(0).unwrap_or("[unknown]").to_owned(),
-    }
+        (None, own) => own.unwrap_or("[unknown]").to_owned(),
+    };
+    (shown, stack.get(own).copied())
 }
 
 /// Returns the part of each sample's time that was spent in page faults.

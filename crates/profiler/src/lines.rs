@@ -1,6 +1,7 @@
 //! Lines of the source, by address: the line tables of DWARF (6.2), which need nothing else of the debug information.
 
 use std::path::Path;
+use std::sync::OnceLock;
 
 use gimli::{AttributeValue, DebugLine, DebugLineOffset, DebugLineStr, EndianSlice, LittleEndian};
 use object::read::elf::ElfFile64;
@@ -11,9 +12,18 @@ use crate::symbols::section;
 /// The largest line tables that are read, in bytes: those of a program of 100 MB. Rows take about five times as much.
 const LARGEST: usize = 8 << 20;
 
-/// The lines of a file with code.
+/// The line tables of a file with code. They are decoded for the first question: files are read during the recording,
+/// which that would disturb.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
+    /// `.debug_line` and `.debug_line_str`.
+    tables: Vec<u8>,
+    strings: Vec<u8>,
+    decoded: OnceLock<Decoded>,
+}
+
+#[derive(Debug, Default)]
+struct Decoded {
     /// Sorted by address.
     rows: Vec<Row>,
     /// The names of source files, without folders.
@@ -40,18 +50,26 @@ impl Lines {
             range.is_none_or(|range| range.is_ok_and(|range| range.format == CompressionFormat::None))
         };
         let (tables, strings) = (".debug_line", ".debug_line_str");
-        if is_plain(tables) && is_plain(strings) {
-            Lines::read(bytes(tables), bytes(strings))
+        if is_plain(tables) && is_plain(strings) && bytes(tables).len() <= LARGEST {
+            Lines::new(bytes(tables), bytes(strings))
         } else {
             Lines::default()
         }
     }
 
-    fn read(tables: &[u8], strings: &[u8]) -> Lines {
-        let mut lines = Lines::default();
-        if tables.len() > LARGEST {
-            return lines;
-        }
+    fn new(tables: &[u8], strings: &[u8]) -> Lines {
+        Lines { tables: tables.to_vec(), strings: strings.to_vec(), decoded: OnceLock::new() }
+    }
+
+    /// The source file's name and the line at an address in the file.
+    pub(crate) fn at(&self, address: u64) -> Option<String> {
+        self.decoded.get_or_init(|| Decoded::read(&self.tables, &self.strings)).at(address)
+    }
+}
+
+impl Decoded {
+    fn read(tables: &[u8], strings: &[u8]) -> Decoded {
+        let mut lines = Decoded::default();
         let strings = DebugLineStr::from(EndianSlice::new(strings, LittleEndian));
         let section = DebugLine::new(tables, LittleEndian);
         let mut offset = 0;
@@ -94,8 +112,7 @@ impl Lines {
         }
     }
 
-    /// The source file's name and the line at an address in the file.
-    pub(crate) fn at(&self, address: u64) -> Option<String> {
+    fn at(&self, address: u64) -> Option<String> {
         let after = self.rows.partition_point(|row| row.address <= address);
         let row = self.rows.get(after.checked_sub(1)?)?;
         let name = self.files.get(row.file as usize).filter(|name| !name.is_empty() && row.line > 0)?;
@@ -132,7 +149,7 @@ mod tests {
 
     #[test]
     fn addresses_have_lines() {
-        let lines = Lines::read(&[table(), table()].concat(), &[]);
+        let lines = Lines::new(&[table(), table()].concat(), &[]);
         for (address, line) in [(0xfff, None), (0x1000, Some("x.c:7")), (0x100f, Some("x.c:7"))] {
             assert_eq!(lines.at(address).as_deref(), line, "{address:#x}");
         }
@@ -145,10 +162,10 @@ mod tests {
     fn damaged_tables_are_read_as_far_as_they_go() {
         let whole = table();
         for cut in 0..whole.len() {
-            let _ = Lines::read(&whole[..cut], &[]).at(0x1000);
+            let _ = Lines::new(&whole[..cut], &[]).at(0x1000);
             let mut damaged = whole.clone();
             damaged[cut] ^= 0xff;
-            let _ = Lines::read(&damaged, &[]).at(0x1000);
+            let _ = Lines::new(&damaged, &[]).at(0x1000);
         }
     }
 }

@@ -204,7 +204,7 @@ fn text(
     let faults = recording.counts.faults as f64 / length;
     let first = |wanted: &dyn Fn(Class) -> bool| {
         let sites = attribution.sites(recording, frames, &|one| wanted(one.class));
-        sites.into_iter().next().map(|(site, _)| format!(" (most: `{site}`)")).unwrap_or_default()
+        sites.first().map(|site| format!(" (most: `{}`)", site.name)).unwrap_or_default()
     };
     let parts = format!(
         "{} running in it, {} blocked on its lock, {} in the kernel's memory calls for it",

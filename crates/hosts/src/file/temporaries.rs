@@ -122,6 +122,12 @@ impl TemporaryFolder {
         TemporaryFolder(Some(path))
     }
 
+    /// Makes an empty folder under a temporary name beside `host`.
+    pub(crate) fn create(host: &Path) -> Result<TemporaryFolder, Error> {
+        let made = temporary(host, |name| fs::create_dir(name)).context(host, "write")?;
+        Ok(TemporaryFolder::new(made.into_temp_path()))
+    }
+
     /// Gives the folder `from` a temporary name beside `host`.
     pub(crate) fn moved(from: &Path, host: &Path) -> Result<TemporaryFolder, Error> {
         let moved = temporary(host, |name| links::move_to(from, name)).context(host, "write")?;

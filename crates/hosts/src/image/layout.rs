@@ -139,10 +139,7 @@ pub(super) fn copy_folder(from: &Path, to: &Path, changes: &Changes<'_>) -> Resu
         for (name, blob) in &changes.added {
             let path = to.join(name);
             let made = path.parent().map_or(Ok(()), fs::create_dir_all);
-            let written = made.and_then(|()| File::create(&path)).and_then(|mut file| {
-                blob.copy(&mut file)?;
-                file.sync_all()
-            });
+            let written = made.and_then(|()| File::create(&path)).and_then(|mut file| blob.copy(&mut file));
             written.context(&path, "write")?;
         }
         Ok(())

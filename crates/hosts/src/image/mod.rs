@@ -34,7 +34,7 @@ use crate::digest;
 use crate::error::rollback::Purpose;
 use crate::error::{Error, IoContext};
 use crate::file::attributes;
-use crate::file::temporaries::{TemporaryFolder, new_file, temporary};
+use crate::file::temporaries::{TemporaryFolder, new_file};
 use crate::host::planner::Planner;
 use crate::outcome::Grafts;
 use crate::sink::{Sink, out};
@@ -106,7 +106,7 @@ pub(crate) fn graft(path: &Path, planner: &mut Planner<'_>) -> Result<Pending<Gr
     let given = opened(path)?;
     let origin = origin_of(&given)?;
     // A graft is made anew from its stock image: no layer comes on top of an earlier one of ours.
-    let scratch = origin.as_ref().map(|_| scratch(&out)).transpose()?;
+    let scratch = origin.as_ref().map(|_| TemporaryFolder::create(&out)).transpose()?;
     let (stock, source) = match (&origin, &scratch) {
         (Some(origin), Some(scratch)) => {
             let stock = scratch.path().join("stock");
@@ -150,7 +150,7 @@ pub fn undo(path: &Path, out: &Path, watch: &Watch<'_>) -> Result<Pending<Vec<Un
     let origin =
         origin_of(&opened(path)?)?.ok_or_else(|| damaged(path, "its index does not say that it is a graft"))?;
     let sink = Sink::open(Purpose::Write, [out.as_path()], watch)?;
-    let scratch = scratch(&out)?;
+    let scratch = TemporaryFolder::create(&out)?;
     let stock = scratch.path().join("stock");
     restore(path, &origin, &stock)?;
     let sha256 = match path.is_dir() {
@@ -178,12 +178,6 @@ pub fn undo(path: &Path, out: &Path, watch: &Watch<'_>) -> Result<Pending<Vec<Un
         };
         transaction.write(Staged::container(new.into_temp_path(), copied)?, &out)
     })
-}
-
-/// A folder beside OUT that is deleted in the end, or by the next run.
-fn scratch(out: &Path) -> Result<TemporaryFolder, Error> {
-    let made = temporary(out, |path| fs::create_dir(path)).context(out, "write")?;
-    Ok(TemporaryFolder::new(made.into_temp_path()))
 }
 
 /// Writes the stock image of a graft to `to`, which is not there yet.
@@ -316,7 +310,7 @@ fn write(
     transaction: &mut Transaction,
 ) -> Result<Vec<String>, Error> {
     if stock.is_dir() {
-        let building = scratch(out)?;
+        let building = TemporaryFolder::create(out)?;
         let notes = layout::copy_folder(stock, building.path(), changes)?;
         transaction.write_folder(StagedFolder::container(building, check)?, out)?;
         return Ok(notes);

@@ -7,7 +7,7 @@ use inspector::verify::Verified;
 
 use crate::error::rollback::Purpose;
 use crate::error::{Error, IoContext};
-use crate::file::temporaries::{TemporaryFolder, temporary};
+use crate::file::temporaries::TemporaryFolder;
 use crate::prove::proven::Proven;
 use crate::sink::{Sink, out};
 use crate::transaction::pending::Pending;
@@ -36,8 +36,7 @@ pub fn write(out: &Path, file: Verified, watch: &Watch<'_>) -> Result<Pending<()
 pub fn write_folder(out: &Path, files: &[(&str, &[u8])], watch: &Watch<'_>) -> Result<Pending<()>, Error> {
     let out = out::folder(out, None)?;
     Sink::open(Purpose::Write, [out.as_path()], watch)?.write((), |(), transaction| {
-        let building = temporary(&out, |path| fs::create_dir(path)).context(&out, "write")?.into_temp_path();
-        let building = TemporaryFolder::new(building);
+        let building = TemporaryFolder::create(&out)?;
         for (name, bytes) in files {
             fs::write(building.path().join(name), bytes).context(&out.join(name), "write")?;
         }

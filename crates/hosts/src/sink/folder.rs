@@ -13,7 +13,7 @@ use crate::error::{Error, IoContext};
 use crate::file::attributes::{self, Lost};
 use crate::file::host_file::read;
 use crate::file::names::host_of_sidecar;
-use crate::file::temporaries::{TemporaryFolder, is_temporary, temporary};
+use crate::file::temporaries::{TemporaryFolder, is_temporary};
 use crate::host::planner::Planner;
 use crate::outcome::Grafts;
 use crate::prove::prepared::{self, ReadyGraft};
@@ -53,8 +53,7 @@ pub(crate) fn write_folder(
     let report = Grafts { swift_sdks, ..Grafts::of(grafted, skipped) };
     let sink = Sink::of_graft(planner.request, Purpose::Write, [out.as_path()], planner.watch)?;
     sink.write(report, |report, transaction| {
-        let building = temporary(&out, |path| fs::create_dir(path)).context(&out, "write")?.into_temp_path();
-        let building = TemporaryFolder::new(building);
+        let building = TemporaryFolder::create(&out)?;
         let expected: Vec<(PathBuf, String)> =
             grafts.iter().map(|(inside, ready)| (inside.clone(), ready.sha256().to_owned())).collect();
         let (links, skipped) = (HashMap::new(), &mut report.skipped);
