@@ -15,6 +15,7 @@
 //! | `host` | archives and executables: plan, edit, verify |
 //! | `outcome` | what was done |
 //! | `prove` | grafts that may be placed: verified and, where they are programs, run |
+//! | `examination` | grafts that were placed long ago: every byte compared with the graft made again |
 //! | `transaction` | the files that take names, in which order, and how all of it is taken back |
 //! | `packed` | packed Swift SDK bundles, read and written as streams |
 //! | `recognition` | what a target is, by its content |
@@ -29,6 +30,7 @@
 
 mod digest;
 mod error;
+mod examination;
 mod file;
 mod graft;
 mod host;
@@ -57,6 +59,7 @@ pub use error::remedy::{Obstacle, Remedy};
 pub use error::rollback::RollbackFailure;
 pub use error::skipped::Skipped;
 pub use error::{Error, NOT_BUILT};
+pub use examination::{Examined, examine, examine_and_run};
 pub use file::attributes::Attributes;
 pub use file::bundle::Format;
 pub use file::temporaries::{Ending, left_behind, remove_temporaries};

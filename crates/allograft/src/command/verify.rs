@@ -1,13 +1,11 @@
 //! `allograft verify`: checks that a graft is whole, and that programs linked against it work.
 
-mod executable;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use hosts::FoundGraft;
+use hosts::{Examined, FoundGraft};
 use inspector::verify::{Check, Comparison, Definition, Difference, NotRun};
 use inspector::{InspectError, Libc, Strings};
 use trial::TrialOptions;
@@ -189,19 +187,22 @@ impl Verify {
                     .with_help("name the libc.a or the executable that was grafted: `--stock FILE`")
             })?;
         }
-        if executable {
-            let (checks, not_run) = executable::verify(
-                &libc,
-                self.root.as_deref(),
-                &graft_bytes,
-                stock_bytes.as_deref(),
-                self.static_only,
-            )?;
-            return Ok(Verified { path, stock, checks, differences: Vec::new(), not_run });
-        }
         let malformed = |error: InspectError| {
             Failure::usage(format!("cannot verify `{}`: {error}", path.display())).with_help(error.help())
         };
+        if executable {
+            let (root, stock_bytes) = (self.root.as_deref(), stock_bytes.as_deref());
+            let mut examined = match self.static_only {
+                true => hosts::examine(&libc, root, &graft_bytes, stock_bytes),
+                false => hosts::examine_and_run(&libc, root, &graft_bytes, stock_bytes),
+            }
+            .map_err(malformed)?;
+            if self.static_only {
+                examined.not_run.push(not_run("self-test", "left out with --static-only"));
+            }
+            let Examined { checks, not_run, .. } = examined;
+            return Ok(Verified { path, stock, checks, differences: Vec::new(), not_run });
+        }
         let arch = inspector::inspect(&graft_bytes).map_err(malformed)?.arch;
         let Comparison { mut checks, differences } =
             inspector::verify::explain(&graft_bytes, stock_bytes.as_deref()).map_err(malformed)?;

@@ -1,65 +1,74 @@
-//! Verification of executables that were grafted after they were linked.
+//! Examination of executables that were grafted, long after it. It is here and not in `inspector`, since it makes the
+//! graft of the stock file again, with the donors of this allograft, to compare every byte.
 
 mod needed;
 
 use std::path::Path;
 
-use hosts::PossibleDonor;
 use inspector::InspectError;
 use inspector::verify::{Check, GraftKind, NotRun};
 use transplant::Executable;
 
-use super::not_run;
-use crate::failure::Failure;
+use crate::error::Error;
+use crate::host::possible_donor::{PossibleDonor, possible_donors, unmatched};
+use crate::prove::self_test::self_test;
+use crate::request::Patience;
 
-/// Checks the executable at `path`, whose bytes are `graft`. The check is complete only with the bytes of its stock
-/// file. Only if every check passes and is complete, the self-test runs, since it executes code of the file;
-/// `static_only` skips it.
-///
-/// Returns the checks, and what could not be checked.
+/// What was found about a graft.
+#[derive(Debug)]
+pub struct Examined {
+    /// The checks that were made.
+    pub checks: Vec<Check>,
+    /// Those that were not, each with the reason.
+    pub not_run: Vec<NotRun>,
+    /// Whether every loaded byte was compared with the graft that this allograft makes of the stock file.
+    pub complete: bool,
+}
+
+/// Checks the executable at `path`, whose bytes are `graft`, and executes nothing. A program that loads its donor loads
+/// it from the folder `root`. The check is complete only with the bytes of its stock file.
 ///
 /// # Errors
 /// A file that is no ELF file.
-pub(super) fn verify(
+pub fn examine(path: &Path, root: Option<&Path>, graft: &[u8], stock: Option<&[u8]>) -> Result<Examined, InspectError> {
+    match GraftKind::recognise(graft)? {
+        GraftKind::Needed => needed::read(path, root, graft, stock),
+        way @ (GraftKind::Redirected | GraftKind::Merged) => read(path, way, graft, stock),
+    }
+}
+
+/// Checks as [`examine`] does. Only if every check passes and is complete, the self-test runs, since it executes code of
+/// the file.
+///
+/// # Errors
+/// A file that is no ELF file.
+pub fn examine_and_run(
     path: &Path,
     root: Option<&Path>,
     graft: &[u8],
     stock: Option<&[u8]>,
-    static_only: bool,
-) -> Result<(Vec<Check>, Vec<NotRun>), Failure> {
-    let malformed = |error: InspectError| {
-        Failure::usage(format!("cannot verify `{}`: {error}", path.display())).with_help(error.help())
-    };
-    let way = GraftKind::recognise(graft).map_err(malformed)?;
-    let Static { mut checks, mut not_run, complete } = match way {
-        GraftKind::Needed => needed::read(path, root, graft, stock),
-        GraftKind::Redirected | GraftKind::Merged => read(path, way, graft, stock),
-    }
-    .map_err(malformed)?;
-    let mut left_out = |reason: &str| not_run.push(super::not_run("self-test", reason));
-    match (static_only, checks.iter().all(|check| check.ok), complete) {
-        (true, ..) => left_out("left out with --static-only"),
-        (_, false, _) => left_out("a check before it failed"),
-        (.., false) => left_out("what it would execute has not been compared"),
-        (.., true) => match hosts::self_test(path, root, graft, hosts::Patience::default()) {
+) -> Result<Examined, InspectError> {
+    let mut examined = examine(path, root, graft, stock)?;
+    let Examined { checks, not_run, complete } = &mut examined;
+    let mut left_out = |reason: &str| not_run.push(self::not_run("self-test", reason));
+    match (checks.iter().all(|check| check.ok), *complete) {
+        (false, _) => left_out("a check before it failed"),
+        (_, false) => left_out("what it would execute has not been compared"),
+        (true, true) => match self_test(path, root, graft, Patience::default()) {
             Ok(detail) => checks.push(Check::new("self-test", true, detail)),
-            Err(error @ (hosts::Error::Untested { .. } | hosts::Error::TooSlow { .. })) => left_out(&error.to_string()),
+            Err(error @ (Error::Untested { .. } | Error::TooSlow { .. })) => left_out(&error.to_string()),
             Err(error) => checks.push(Check::new("self-test", false, error.to_string())),
         },
     }
-    Ok((checks, not_run))
+    Ok(examined)
 }
 
-/// The results of reading an executable.
-struct Static {
-    checks: Vec<Check>,
-    not_run: Vec<NotRun>,
-    /// Whether every loaded byte was compared with the graft that this allograft makes of the stock file.
-    complete: bool,
+fn not_run(name: &str, reason: &str) -> NotRun {
+    NotRun { name: name.to_owned(), reason: reason.to_owned() }
 }
 
 /// Makes the checks that execute nothing.
-fn read(path: &Path, way: GraftKind, graft: &[u8], stock: Option<&[u8]>) -> Result<Static, InspectError> {
+fn read(path: &Path, way: GraftKind, graft: &[u8], stock: Option<&[u8]>) -> Result<Examined, InspectError> {
     let mut checks = match way {
         GraftKind::Merged => inspector::verify::merged(graft, stock)?,
         GraftKind::Redirected | GraftKind::Needed => inspector::verify::executable(graft, stock)?,
@@ -97,7 +106,7 @@ fn read(path: &Path, way: GraftKind, graft: &[u8], stock: Option<&[u8]>) -> Resu
             left_out.extend(["donor", "bytes"].map(|name| not_run(name, reason)));
         }
     }
-    Ok(Static { checks, not_run: left_out, complete })
+    Ok(Examined { checks, not_run: left_out, complete })
 }
 
 const WITHOUT_STOCK: &str = "there is no stock file to make the graft of again: `--stock FILE`";
@@ -139,7 +148,7 @@ fn held(path: &Path, way: GraftKind, graft: &[u8], stock: Option<&[u8]>) -> Resu
         Ok(executable) => executable,
         Err(refusal) => return Ok(Held::Broken(Check::new("donor", false, refusal.to_string()))),
     };
-    for candidate in hosts::possible_donors(path, &executable) {
+    for candidate in possible_donors(path, &executable) {
         let check = match way {
             GraftKind::Merged => inspector::verify::merged_donor(graft, candidate.linked(), stock)?,
             GraftKind::Redirected | GraftKind::Needed => {
@@ -153,7 +162,7 @@ fn held(path: &Path, way: GraftKind, graft: &[u8], stock: Option<&[u8]>) -> Resu
             (false, Err(_)) => {}
         }
     }
-    Ok(match hosts::unmatched(&executable) {
+    Ok(match unmatched(&executable) {
         Ok(reason) => Held::Another(reason),
         Err(fault) => Held::Broken(Check::new("donor", false, fault)),
     })
@@ -184,8 +193,8 @@ mod tests {
             let build = Build { position_independent: true, link: &["-s"], ..Build::PLAIN };
             let program = build.program(folder.path(), "program", source);
             let out = folder.path().join("graft");
-            let request = hosts::Request { out: Some(out.clone()), ..hosts::Request::of(donor) };
-            hosts::graft(&program, &request).unwrap();
+            let request = crate::request::Request { out: Some(out.clone()), ..crate::request::Request::of(donor) };
+            crate::graft::graft(&program, &request).unwrap();
             Pair { stock: fs::read(program).unwrap(), graft: fs::read(out).unwrap() }
         }
 
@@ -197,14 +206,14 @@ mod tests {
             let made = fixtures::cc().arg("-o").args([path("program"), path("main.c")]).status().unwrap();
             assert!(made.success());
             let donor = donors::default_for(Arch::X86_64);
-            let request = hosts::Request { out: Some(path("graft")), ..hosts::Request::of(donor) };
-            hosts::graft(&path("program"), &request).unwrap();
+            let request = crate::request::Request { out: Some(path("graft")), ..crate::request::Request::of(donor) };
+            crate::graft::graft(&path("program"), &request).unwrap();
             Pair { stock: fs::read(path("program")).unwrap(), graft: fs::read(path("graft")).unwrap() }
         }
 
         /// The donor that the graft names.
         fn named(&self) -> PossibleDonor {
-            hosts::possible_donors(Path::new("program"), &Executable::read(&self.graft).unwrap()).next().unwrap()
+            possible_donors(Path::new("program"), &Executable::read(&self.graft).unwrap()).next().unwrap()
         }
 
         /// The places of the donor's three segments in the file: the last loaded ones (gABI, "Program Header").
@@ -262,11 +271,11 @@ mod tests {
         donors::all().iter().filter(|donor| donor.has_blob(Arch::X86_64))
     }
 
-    fn judged(graft: &[u8], stock: Option<&[u8]>) -> Static {
+    fn judged(graft: &[u8], stock: Option<&[u8]>) -> Examined {
         read(Path::new("program"), GraftKind::Redirected, graft, stock).unwrap()
     }
 
-    fn is_sound(judged: &Static) -> bool {
+    fn is_sound(judged: &Examined) -> bool {
         judged.complete && judged.checks.iter().all(|check| check.ok)
     }
 
@@ -354,7 +363,8 @@ mod tests {
                 let donor = judged.checks.iter().find(|check| check.name == "donor").unwrap();
                 assert!(!donor.ok, "{donor:?}");
                 // The self-test, which would execute it, is not run.
-                let (checks, not_run) = verify(Path::new("program"), None, &broken, stock, false).unwrap();
+                let examined = examine_and_run(Path::new("program"), None, &broken, stock).unwrap();
+                let Examined { checks, not_run, .. } = examined;
                 assert!(checks.iter().all(|check| check.name != "self-test"));
                 assert!(not_run.iter().any(|left| left.name == "self-test" && left.reason.contains("failed")));
             }

@@ -6,7 +6,9 @@ use inspector::InspectError;
 use inspector::verify::Check;
 use transplant::Executable;
 
-use super::{Static, WITHOUT_STOCK, made_again, not_run};
+use super::{Examined, WITHOUT_STOCK, made_again, not_run};
+use crate::host::needed::needed_file;
+use crate::host::possible_donor::{possible_donors, unmatched};
 
 /// Makes the checks that execute nothing: of the program, of the shared object that the loader takes, and of what this
 /// allograft would have made.
@@ -15,17 +17,17 @@ pub(super) fn read(
     root: Option<&Path>,
     graft: &[u8],
     stock: Option<&[u8]>,
-) -> Result<Static, InspectError> {
+) -> Result<Examined, InspectError> {
     let mut checks = inspector::verify::needed(graft, stock)?;
     let executable = match Executable::read(graft) {
         Ok(executable) => executable,
         Err(refusal) => {
             checks.push(Check::new("donor", false, refusal.to_string()));
             let left = not_run("bytes", "a check before it failed");
-            return Ok(Static { checks, not_run: vec![left], complete: false });
+            return Ok(Examined { checks, not_run: vec![left], complete: false });
         }
     };
-    let library = hosts::needed_file(path, root, &executable).unwrap_or_else(|error| Some(Err(error.to_string())));
+    let library = needed_file(path, root, &executable).unwrap_or_else(|error| Some(Err(error.to_string())));
     let library = library.unwrap_or_else(|| Err("the program names none".to_owned()));
     let library = match library {
         Ok(file) => {
@@ -38,7 +40,7 @@ pub(super) fn read(
         }
     };
     let (mut left_out, mut complete) = (Vec::new(), false);
-    let ours = hosts::possible_donors(path, &executable).next().filter(|ours| ours.is_named().is_ok());
+    let ours = possible_donors(path, &executable).next().filter(|ours| ours.is_named().is_ok());
     match ours {
         Some(ours) => {
             let same = ours.library() == Some(library.as_slice());
@@ -53,7 +55,7 @@ pub(super) fn read(
                 None => left_out.push(not_run("bytes", WITHOUT_STOCK)),
             }
         }
-        None => match hosts::unmatched(&executable) {
+        None => match unmatched(&executable) {
             Ok(reason) => left_out.extend(["donor", "bytes"].map(|name| not_run(name, &reason))),
             Err(fault) => {
                 checks.push(Check::new("donor", false, fault));
@@ -61,5 +63,5 @@ pub(super) fn read(
             }
         },
     }
-    Ok(Static { checks, not_run: left_out, complete })
+    Ok(Examined { checks, not_run: left_out, complete })
 }
