@@ -36,6 +36,14 @@ impl Subject {
             Subject::Strings => 2,
         }
     }
+
+    /// Returns the name of the archive's member that holds the donor, as the header has it (docs/note.md).
+    pub(crate) fn member(self) -> &'static str {
+        match self {
+            Subject::Malloc => "allograft.o/",
+            Subject::Strings => "allograft_str.o/",
+        }
+    }
 }
 
 /// The note's owner, with its NUL.

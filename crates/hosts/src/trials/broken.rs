@@ -166,6 +166,22 @@ fn broken_archives() -> Vec<Case<Break>> {
             },
             "object-checksum",
         ),
+        (
+            "the donor's date",
+            |bytes| {
+                let at = member(bytes, b"malloc") + 16;
+                bytes[at] ^= 1;
+            },
+            "members-kept",
+        ),
+        (
+            "the name of the donor's member",
+            |bytes| {
+                let at = member(bytes, b"malloc");
+                bytes[at] ^= 1;
+            },
+            "members-kept",
+        ),
     ]
 }
 

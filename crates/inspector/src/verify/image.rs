@@ -49,7 +49,12 @@ pub fn same_image(graft: &[u8], expected: &[u8], stock: &[u8]) -> Result<Check, 
             complaints.push(format!("the byte at {address:#x} is {one:#04x}, expected {other:#04x}"));
         }
     }
-    Ok(Check::unless(name, complaints, || format!("all {loaded} bytes that are loaded are as they have to be")))
+    Ok(Check::unless(name, complaints, || {
+        format!(
+            "all {loaded} bytes that are loaded are as they have to be; what is not loaded (symbols, section headers) \
+             was changed after the graft"
+        )
+    }))
 }
 
 /// Returns the places at which two blocks differ, up to the end of the shorter one.

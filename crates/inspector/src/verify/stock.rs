@@ -22,11 +22,12 @@ struct Alignment {
 }
 
 pub(super) fn checks(graft: &Library<'_>, donors: &[Donor], stock: &Library<'_>) -> Vec<Check> {
+    let headers = donors.iter().filter_map(|donor| wrong_header(graft, donor)).collect();
     let donors: Vec<&Part<'_>> = donors.iter().map(|donor| donor.part(graft)).collect();
     let places: BTreeSet<usize> = donors.iter().map(|donor| donor.place).collect();
     let alignment = align(&graft.archive.members, &places, &stock.archive.members);
     vec![
-        members_kept(graft, &donors, stock, &alignment),
+        members_kept(graft, &donors, stock, &alignment, headers),
         removed_members(stock, &donors, &alignment),
         symbols_kept(graft, stock, &alignment),
     ]
@@ -63,15 +64,17 @@ fn align(graft: &[Member<'_>], donors: &BTreeSet<usize>, stock: &[Member<'_>]) -
 }
 
 /// Checks that every member that was not removed is there, byte for byte and in order, and that each donor is at the
-/// place of the first member that it replaces.
-fn members_kept(graft: &Library<'_>, donors: &[&Part<'_>], stock: &Library<'_>, alignment: &Alignment) -> Check {
-    let mut complaints: Vec<String> = alignment
-        .foreign
-        .iter()
-        .map(|&place| {
-            format!("member {} is not stock's next member, byte for byte", graft.archive.members[place].label())
-        })
-        .collect();
+/// place of the first member that it replaces. `complaints` are those about the donors' headers.
+fn members_kept(
+    graft: &Library<'_>,
+    donors: &[&Part<'_>],
+    stock: &Library<'_>,
+    alignment: &Alignment,
+    mut complaints: Vec<String>,
+) -> Check {
+    complaints.extend(alignment.foreign.iter().map(|&place| {
+        format!("member {} is not stock's next member, byte for byte", graft.archive.members[place].label())
+    }));
     if graft.archive.long_names != stock.archive.long_names {
         complaints.push("the table of long names is not stock's".to_owned());
     }
@@ -81,6 +84,18 @@ fn members_kept(graft: &Library<'_>, donors: &[&Part<'_>], stock: &Library<'_>, 
     Check::unless("members-kept", complaints, || {
         let kept = stock.archive.members.len() - alignment.removed.len();
         format!("{kept} members of stock's {} are there, byte for byte and in order", stock.archive.members.len())
+    })
+}
+
+/// Complains about a donor whose header differs from the one that a graft has: the name of the member, no time, owner 0,
+/// mode 0644, as `ar D` writes it, and the size.
+fn wrong_header(graft: &Library<'_>, donor: &Donor) -> Option<String> {
+    let member = &graft.archive.members[donor.part(graft).place];
+    let (name, size) = (donor.subject.member(), member.data.len());
+    let expected = format!("{name:<16}{:<12}{:<6}{:<6}{:<8}{size:<10}`\n", 0, 0, 0, 644);
+    (member.header != expected.as_bytes()).then(|| {
+        let found = String::from_utf8_lossy(member.header).trim_end().to_owned();
+        format!("the header of member {} is `{found}`, expected `{}`", member.label(), expected.trim_end())
     })
 }
 
