@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::error::needed::NeededError;
 use crate::error::rollback::Purpose;
 use crate::file::host_file::HostFile;
+use crate::file::lock::FolderLocks;
 use crate::file::names::backup_path;
 use crate::host::planner::Planner;
 use crate::image;
@@ -69,8 +70,9 @@ pub(crate) fn graft_observed(
     match (target, &request.out) {
         (Kind::Archive(host), None) => in_place(Hosts::File(Box::new(host)), None, planner, observe),
         (Kind::Executable(host), None) => {
-            let tried = tried_ahead(&host, planner)?;
-            in_place(Hosts::File(Box::new(host)), Some(tried), planner, observe)
+            let tried = tried_ahead(&host, planner).map(Some);
+            let tried = tried.or_else(|error| if was_changed(&host, planner) { Ok(None) } else { Err(error) })?;
+            in_place(Hosts::File(Box::new(host)), tried, planner, observe)
         }
         (Kind::Archive(host) | Kind::Executable(host), Some(out)) => to_file(&host, out, planner),
         (Kind::Image(image), _) => image::graft(&image, planner),
@@ -93,6 +95,14 @@ fn tried_ahead(host: &HostFile, planner: &mut Planner<'_>) -> Result<Tried, Erro
     let stock = (prepared.action() == Action::Grafted).then_some(prepared.before_sha256.as_str());
     sidecar::may_be_written(host.path(), stock)?;
     Tried::new(prepared, host.bytes()?, planner)
+}
+
+/// Whether another run changed a host while this one read it, its backup and its record, one after the other: a graft
+/// whose record was just taken away by `undo` looks like one that cannot be grafted. Waits until nobody works in the
+/// folder.
+fn was_changed(host: &HostFile, planner: &Planner<'_>) -> bool {
+    let locked = FolderLocks::take([host.path()], planner.watch);
+    locked.is_ok_and(|_locked| !host.is_current())
 }
 
 /// Replaces the hosts by their grafts. `ahead` is that of the only one, if it was tried already.

@@ -136,6 +136,12 @@ impl HostFile {
         (content.is_settled && content.identity == *now).then_some(&content.bytes)
     }
 
+    /// Whether the path still belongs to the file that was read.
+    pub(crate) fn is_current(&self) -> bool {
+        let now = fs::metadata(&self.path).map(|metadata| Identity::of(&metadata));
+        now.is_ok_and(|now| self.content.get().is_none_or(|content| content.identity == now))
+    }
+
     /// The file that has the path now: this one, unless another was put there or it was written since it was read.
     ///
     /// # Errors

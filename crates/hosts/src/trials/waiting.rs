@@ -98,3 +98,27 @@ fn what_another_did_before_is_taken_into_account() {
     crate::undo::undo(&host).unwrap();
     assert!(fs::read(&host).unwrap() == fs::read(&installed).unwrap());
 }
+
+/// `undo` takes away the record, the backup and the graft one after the other. A graft that reads them meanwhile finds a
+/// graft without a record, which cannot be grafted, and looks again once the other is done.
+#[test]
+fn a_refusal_counts_only_if_the_host_is_still_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let host = program(folder.path(), "host");
+    let stock = fs::read(&host).unwrap();
+    grafted(&host, &request("mimalloc"), &Watch::default());
+    let backup = tempfile::tempdir().unwrap();
+    fs::rename(backup_path(&host), backup.path().join("stock")).unwrap();
+    fs::remove_file(record_path(&host)).unwrap();
+
+    // Nobody is at work: the refusal stands.
+    let graft = fs::read(&host).unwrap();
+    let refused = graft_observed(Target::open(&host).unwrap(), &request("snmalloc"), &Watch::default(), &|_| {});
+    assert_eq!(refused.err().unwrap().exit_code(), 3);
+    assert!(fs::read(&host).unwrap() == graft);
+
+    let grafts = after(&host, "snmalloc", || fs::rename(backup.path().join("stock"), &host).unwrap());
+    assert_eq!(grafts.hosts[0].action, Action::Grafted);
+    crate::undo::undo(&host).unwrap();
+    assert!(fs::read(&host).unwrap() == stock);
+}
