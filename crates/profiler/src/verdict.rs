@@ -96,6 +96,8 @@ const LEAST_COST: f64 = 0.03;
 const BESIDE: f64 = 0.5;
 /// The part of the time in musl's string functions that fast ones save at most.
 const STRINGS_GAIN: f64 = 0.7;
+/// From this gain on, at best, nothing says that a different allocator would not help.
+const WORTH_TRYING: f64 = 1.15;
 /// From this share on something is named beside the bottleneck.
 const WORTH_NAMING: f64 = 0.15;
 
@@ -143,7 +145,8 @@ fn is_stock(recording: &Recording) -> bool {
 /// Returns how many times as fast the program would be: at least and at best.
 ///
 /// By Amdahl's law: the time outside of the allocator remains. With a lock out of the way, all threads want a processor
-/// at once, so at least their processor time over the number of processors remains.
+/// at once, so at least their processor time over the number of processors remains. The time on the program's own locks
+/// is what other threads do meanwhile: at best it shrinks as they do.
 fn speedup(recording: &Recording, attribution: &Attribution, stock: bool) -> (f64, f64) {
     let shares = attribution.shares;
     // Two standard errors of a share from as many moments.
@@ -155,6 +158,8 @@ fn speedup(recording: &Recording, attribution: &Attribution, stock: bool) -> (f6
     let strings = if stock { STRINGS_GAIN * shares.strings } else { 0.0 };
     let beside = BESIDE * shares.running.min(shares.cpu);
     let most = allocator - LEAST_COST * shares.running + beside + faults + strings;
+    let active = (1.0 - shares.own_lock - shares.io - shares.wait).max(f64::MIN_POSITIVE);
+    let most = most + shares.own_lock * (most / active).min(1.0);
     let most = (most + error(most)).clamp(0.0, 0.999);
     let duration = recording.duration.as_secs_f64().max(f64::MIN_POSITIVE);
     let floor = attribution.other_cpu_s / (duration * recording.processors as f64);
@@ -223,10 +228,10 @@ fn text(
         ),
         Bottleneck::PageFaults => format!(
             "Page faults and memory that the program maps by itself are the bottleneck: {} of the time, {faults:.0} \
-             faults a second. This is often blamed on the allocator, which has {} of the time: \
-             a different allocator would not help.",
+             faults a second. This is often blamed on the allocator, which has {} of the time{}.",
             percent(share.page_faults),
-            percent(share.allocator)
+            percent(share.allocator),
+            if high < WORTH_TRYING { ": a different allocator would not help" } else { "" }
         ),
         Bottleneck::Strings => format!(
             "Memory and string functions are the bottleneck: {} of the time{}. This is often blamed on the allocator, \
@@ -236,11 +241,14 @@ fn text(
             percent(share.allocator)
         ),
         Bottleneck::Lock => format!(
-            "A lock of the program's own is the bottleneck: {} of the time{}. Another allocator would not help: it \
-             has {}.",
+            "A lock of the program's own is the bottleneck: {} of the time{}. The allocator has {}{}.",
             percent(share.lock),
             first(&|class| class == Class::Lock),
-            percent(share.allocator)
+            percent(share.allocator),
+            match high {
+                high if high < WORTH_TRYING => ": a different allocator would not help",
+                _ => ", and who waits for a lock waits for what others do meanwhile",
+            }
         ),
         Bottleneck::Io if shares.wait >= shares.io => format!(
             "The program waits for work: {} of the time no thread did anything but sleep, poll or wait. The \

@@ -142,7 +142,7 @@ impl Profile {
         let Some(report) = profiled.report().cloned() else { return };
         let verdict = &mut profiled.analysis.verdict;
         let of_use = matches!(verdict.bottleneck, Bottleneck::Allocator | Bottleneck::PageFaults | Bottleneck::Strings);
-        if !of_use && verdict.share.allocator < 0.1 || verdict.best_speedup.1 < 1.05 {
+        if !of_use && verdict.share.allocator < 0.1 && verdict.best_speedup.1 < 1.15 || verdict.best_speedup.1 < 1.05 {
             return;
         }
         let donor = donors::default_for(if cfg!(target_arch = "aarch64") { Arch::Aarch64 } else { Arch::X86_64 });

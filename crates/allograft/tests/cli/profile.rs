@@ -96,6 +96,13 @@ fn small_blocks_wait_for_the_allocator() {
     }
 }
 
+/// Threads that spin until there is work do nothing that could be faster: what the others do counts.
+#[test]
+fn a_thread_that_spins_for_work_is_not_the_bottleneck() {
+    let document = waits_for("idle_spinner", How::Static, 2, "allocator");
+    assert!(document["verdict"]["best_speedup"][1].as_f64().unwrap() > 2.0, "{document:#}");
+}
+
 /// A thread that stops with such a signal, which nix does not know, once stood still until the profiler ended.
 #[test]
 fn a_program_with_real_time_signals_goes_on() {
