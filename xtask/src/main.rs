@@ -1,5 +1,6 @@
 //! The project's own commands: `cargo xtask NAME`.
 
+mod advisories;
 mod budget;
 mod compatibility;
 mod conformance;
@@ -81,6 +82,12 @@ const TASKS: &[Task] = &[
         arguments: "[KIND].. [--flow TEXT] [--every N] [--keep]",
         help: "end allograft at each system call, fail each, lose the power; what is left has to be whole (hours)",
         run: attack,
+    },
+    Task {
+        name: "advisories",
+        arguments: "FOLDER",
+        help: "list the known faults of dependencies, from a checkout of RustSec's advisory-db",
+        run: advisories::update,
     },
     Task {
         name: "site",
