@@ -64,21 +64,22 @@ impl Files {
     }
 
     /// Whether a file is the user's own, and not one that allograft puts beside hosts.
-    fn is_own(path: &Path) -> bool {
+    pub(crate) fn is_own(path: &Path) -> bool {
         !path.as_os_str().to_string_lossy().contains(BESIDE)
     }
 
-    /// Names what is neither as in `begin` nor as in `end`, apart from what lies beside hosts.
-    pub(crate) fn torn(&self, begin: &Files, end: &Files) -> Vec<String> {
+    /// Names what is as in none of the `states`, apart from what lies beside hosts.
+    pub(crate) fn torn(&self, states: &[&Files]) -> Vec<String> {
+        let all = states.iter().copied().chain([self]);
         let names: std::collections::BTreeSet<&PathBuf> =
-            [self, begin, end].iter().flat_map(|files| files.0.keys()).filter(|path| Files::is_own(path)).collect();
-        let is_whole = |path: &PathBuf| [begin, end].iter().any(|files| files.0.get(path) == self.0.get(path));
+            all.flat_map(|files| files.0.keys()).filter(|path| Files::is_own(path)).collect();
+        let is_whole = |path: &PathBuf| states.iter().any(|files| files.0.get(path) == self.0.get(path));
         names.into_iter().filter(|path| !is_whole(path)).map(|path| self.described(path)).collect()
     }
 
     /// Whether all that is not beside a host is as in `other`.
     pub(crate) fn has_hosts_of(&self, other: &Files) -> bool {
-        self.torn(other, other).is_empty()
+        self.torn(&[other]).is_empty()
     }
 
     /// Names the differences.
@@ -115,10 +116,10 @@ mod tests {
     fn a_host_is_whole_as_before_or_as_after() {
         let (begin, end) = (of(&[("a", "stock"), ("b", "stock")]), of(&[("a", "graft"), ("b", "graft")]));
         let between = of(&[("a", "graft"), ("b", "stock"), ("a.allograft-stock", "sto")]);
-        assert!(between.torn(&begin, &end).is_empty() && !between.has_hosts_of(&begin));
-        assert_eq!(of(&[("a", "gra"), ("b", "stock")]).torn(&begin, &end), ["`a` has 3 bytes and the mode 644"]);
-        assert_eq!(of(&[("b", "stock")]).torn(&begin, &end), ["`a` is missing"]);
-        assert_eq!(of(&[("a", "stock"), ("b", "stock"), ("c", "")]).torn(&begin, &end).len(), 1);
+        assert!(between.torn(&[&begin, &end]).is_empty() && !between.has_hosts_of(&begin));
+        assert_eq!(of(&[("a", "gra"), ("b", "stock")]).torn(&[&begin, &end]), ["`a` has 3 bytes and the mode 644"]);
+        assert_eq!(of(&[("b", "stock")]).torn(&[&begin, &end]), ["`a` is missing"]);
+        assert_eq!(of(&[("a", "stock"), ("b", "stock"), ("c", "")]).torn(&[&begin, &end]).len(), 1);
         assert_eq!(between.differences(&end).len(), 2);
     }
 

@@ -105,10 +105,20 @@ impl Scene {
         }))
     }
 
-    fn plain(&self, line: &str) -> Result<std::process::Output> {
+    /// The states in which the files are whole: before the flow's run, after it, and when that was taken back.
+    pub(crate) fn states(&self) -> Vec<&Files> {
+        [Some(&self.begin), Some(&self.end), self.back.as_ref()].into_iter().flatten().collect()
+    }
+
+    /// Returns a run of the program in the folder.
+    pub(crate) fn command(&self, line: &str) -> Command {
         let mut command = Command::new(&self.program);
         command.args(line.split_whitespace()).current_dir(self.folder()).stdin(std::process::Stdio::null());
-        command.output().with_context(|| format!("`{}` does not start", self.program.display()))
+        command
+    }
+
+    fn plain(&self, line: &str) -> Result<std::process::Output> {
+        self.command(line).output().with_context(|| format!("`{}` does not start", self.program.display()))
     }
 
     fn succeeds(&self, line: &str) -> Result<()> {

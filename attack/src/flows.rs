@@ -68,7 +68,7 @@ const BUNDLE: &str = "graft sdk.artifactbundle.tar.gz";
 
 const fn flow(
     name: &'static str,
-    prepare: fn(&Path),
+    prepare: Making,
     before: &'static [&'static str],
     line: &'static str,
     back: Option<&'static str>,
@@ -76,11 +76,15 @@ const fn flow(
     Flow { name, prepare, before, line, back }
 }
 
+/// Fills a folder.
+pub(crate) type Making = fn(&Path);
+
 /// The compiler knows `malloc` and `free`, and would leave them out.
 const SOURCE: &str = "#include <stdlib.h>\nvoid *volatile block;\n\
     int main(void) { block = malloc(10); free(block); return 0; }\n";
 
-fn libc() -> Vec<u8> {
+/// musl's stock archive.
+pub(crate) fn libc() -> Vec<u8> {
     fs::read(debian_musl(Arch::X86_64).libc).expect("a stock libc.a")
 }
 
@@ -101,16 +105,24 @@ fn tree(at: &Path) {
     folder(&at.join("tree"));
 }
 
-fn program(folder: &Path) {
+/// A static program.
+pub(crate) fn program(folder: &Path) {
     Build::PLAIN.program(folder, "program", SOURCE);
 }
 
-fn dynamic(folder: &Path) {
+/// A static-pie program.
+pub(crate) fn program_anywhere(folder: &Path) {
+    Build { position_independent: true, ..Build::PLAIN }.program(folder, "program", SOURCE);
+}
+
+/// A program that musl's loader starts.
+pub(crate) fn dynamic(folder: &Path) {
     loader(folder);
     linked_with_musl(folder, "program", SOURCE, true, &folder.join("lib/ld-musl-x86_64.so.1"));
 }
 
-fn loader(folder: &Path) {
+/// musl's loader.
+pub(crate) fn loader(folder: &Path) {
     let bytes = fs::read(musl_loader(Arch::X86_64)).expect("musl's loader");
     let path = folder.join("lib/ld-musl-x86_64.so.1");
     put(&path, &bytes);

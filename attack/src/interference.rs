@@ -205,7 +205,7 @@ fn attack(scene: &Scene, at: usize, deed: Deed, outcome: &mut Outcome) -> Result
 fn judged(scene: &Scene, ran: &Ran, deed: Deed) -> Result<Option<String>> {
     let (begin, end) = (&scene.begin, &scene.end);
     let now = Files::read(&scene.folder())?;
-    let torn = now.torn(begin, end);
+    let torn = now.torn(&[begin, end]);
     let said = ran.said.trim_end();
     Ok(match ran.end {
         _ if !torn.is_empty() => Some(format!("torn: {torn:?} after {:?}\n{said}", ran.end)),

@@ -9,6 +9,8 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, ensure};
 use xtask::page::Table;
 
+use crate::flips::{HARMLESS, Harmless};
+
 /// One run's count of one attack on one flow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
@@ -16,9 +18,9 @@ pub struct Line {
     pub day: String,
     /// The commit that was attacked, its first 10 digits.
     pub commit: String,
-    /// The attack: `kills`, `faults`, `power`.
+    /// The attack: a name of `TABLES`.
     pub attack: String,
-    /// The flow.
+    /// The flow, the kind of graft, or the donor.
     pub flow: String,
     /// How often.
     pub count: u64,
@@ -75,26 +77,48 @@ const TABLE: Table = Table {
     end: "<!-- end of the attacks -->",
 };
 
-/// Returns the sums as a table: a row for each flow, a column for each attack.
+/// A table on the page: what its rows are, and the attacks that it counts, each with the head of its column.
+type Columns = (&'static str, &'static [(&'static str, &'static str)]);
+
+const TABLES: [Columns; 3] = [
+    (
+        "attacked",
+        &[("kills", "ended at a call"), ("faults", "call failed"), ("power", "power lost"), ("races", "raced")],
+    ),
+    ("graft", &[("flips", "bytes changed")]),
+    ("donor", &[("forks", "forks"), ("threads", "threads"), ("seconds", "seconds of producers and consumers")]),
+];
+
+/// Returns the sums as tables: a row for each flow, kind of graft or donor, a column for each attack.
 pub fn table(lines: &[Line]) -> String {
-    let attacks = ["kills", "faults", "power"];
-    let mut rows: BTreeMap<&str, [u64; 3]> = BTreeMap::new();
-    let mut findings = 0;
-    for line in lines {
-        let Some(column) = attacks.iter().position(|attack| *attack == line.attack) else { continue };
-        rows.entry(&line.flow).or_default()[column] += line.count;
-        findings += line.findings;
+    let mut text = String::new();
+    for (rows, attacks) in TABLES {
+        let mut sums: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
+        let mut together = vec![0; attacks.len()];
+        for line in lines {
+            let Some(column) = attacks.iter().position(|(attack, _)| *attack == line.attack) else { continue };
+            sums.entry(&line.flow).or_insert_with(|| vec![0; attacks.len()])[column] += line.count;
+            together[column] += line.count;
+        }
+        let mut row = |cells: Vec<String>| text += &format!("| {} |\n", cells.join(" | "));
+        row([rows].into_iter().chain(attacks.iter().map(|(_, head)| *head)).map(str::to_owned).collect());
+        row(std::iter::once("---").chain(attacks.iter().map(|_| "---:")).map(str::to_owned).collect());
+        for (name, counts) in &sums {
+            row([(*name).to_owned()].into_iter().chain(counts.iter().map(u64::to_string)).collect());
+        }
+        let bold = |sum: &u64| format!("**{sum}**");
+        row(["**together**".to_owned()].into_iter().chain(together.iter().map(bold)).collect());
+        text.push('\n');
     }
-    let mut table =
-        "| attacked | ended at a call | call failed | power lost |\n| --- | ---: | ---: | ---: |\n".to_owned();
-    let mut sums = [0; 3];
-    for (flow, counts) in &rows {
-        let _ = writeln!(table, "| {flow} | {} | {} | {} |", counts[0], counts[1], counts[2]);
-        sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+    text += "Changed bytes that `verify` accepts:\n\n| graft | byte | why it does no harm |\n| --- | --- | --- |\n";
+    for Harmless { kind, place, reason } in HARMLESS {
+        let kind = if kind.is_empty() { "program, loader" } else { kind };
+        let _ = writeln!(text, "| {kind} | {place} | {reason} |");
     }
-    let _ = writeln!(table, "| **together** | **{}** | **{}** | **{}** |\n", sums[0], sums[1], sums[2]);
-    let _ = writeln!(table, "Runs that found something: {findings}.");
-    table
+    text.push('\n');
+    let findings: u64 = lines.iter().map(|line| line.findings).sum();
+    let _ = writeln!(text, "Runs that found something: {findings}.");
+    text
 }
 
 /// Checks that the page has the ledger's sums.
@@ -121,7 +145,7 @@ mod tests {
     fn lines_add_up() {
         let line = |attack: &str, count| parse(&format!("2026-01-01\t0\t{attack}\tarchive\t{count}\t1")).unwrap();
         let table = table(&[line("kills", 3), line("kills", 4), line("power", 5)]);
-        assert!(table.contains("| archive | 7 | 0 | 5 |") && table.contains("found something: 3."), "{table}");
+        assert!(table.contains("| archive | 7 | 0 | 5 | 0 |") && table.contains("found something: 3."), "{table}");
         assert!(parse("a\tb").is_err());
     }
 }

@@ -5,12 +5,16 @@
 //! | module | what lives there |
 //! | --- | --- |
 //! | `call` | system calls: their names, the errors that each may return, those that change files |
+//! | `endurance` | programs with each donor that run for long: forks, threads, producers and consumers |
 //! | `files` | the files of a folder, to compare |
+//! | `flips` | grafts with one byte changed, and what `verify` says of them |
 //! | `flow` | one command on one kind of host, and what its undisturbed run makes |
 //! | `flows` | all of them |
 //! | `interference` | ends a run at a call, or fails the call; judges what is left |
 //! | `ledger` | counts, added up over runs: `attack/counts.tsv` |
+//! | `places` | names for the places of bytes in a file |
 //! | `power` | what a run had written when the power was lost |
+//! | `races` | several runs at once, some of them killed |
 //! | `traced` | a run under ptrace |
 //!
 //! The attacks are a program of their own and not tests of the crate `hosts`, because what is attacked is what users
@@ -19,10 +23,14 @@
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 pub mod call;
+pub mod endurance;
 mod files;
+pub mod flips;
 pub mod flow;
 pub mod flows;
 pub mod interference;
 pub mod ledger;
+mod places;
 pub mod power;
+pub mod races;
 mod traced;

@@ -402,7 +402,7 @@ pub fn losses(scene: &Scene, share: Share) -> Result<Outcome> {
         let files = journal.files(state);
         files.write(&folder)?;
         outcome.done += 1;
-        let torn = files.torn(&scene.begin, &scene.end);
+        let torn = files.torn(&[&scene.begin, &scene.end]);
         let wrong = match torn.is_empty() {
             false => Some(format!("torn: {torn:?}")),
             true => scene.next(number % 2 == 1)?,

@@ -79,7 +79,7 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "attack",
-        arguments: "[KIND].. [--flow TEXT] [--every N] [--keep]",
+        arguments: "[KIND].. [--only TEXT] [--every N] [--rounds N] [--keep]",
         help: "end allograft at each system call, fail each, lose the power; what is left has to be whole (hours)",
         run: attack,
     },
@@ -152,8 +152,9 @@ fn bench(arguments: &[String]) -> anyhow::Result<()> {
 
 /// Builds allograft, and attacks it.
 fn attack(arguments: &[String]) -> anyhow::Result<()> {
-    let program = command::build_for_tests(&[])?;
-    let attack = ["run", "--quiet", "--locked", "--package", "attack", "--"];
+    let program = command::build_allograft()?;
+    // Optimised: it makes millions of checks.
+    let attack = ["run", "--release", "--quiet", "--locked", "--package", "attack", "--"];
     command::run(command::cargo(&attack).args(arguments).arg("--program").arg(program))
 }
 

@@ -8,6 +8,7 @@ use attack::flow::{Flow, Scene};
 use attack::flows::FLOWS;
 use attack::interference::{Outcome, Share, faults, kills};
 use attack::power::losses;
+use attack::races::races;
 
 fn flow(name: &str) -> &'static Flow {
     FLOWS.iter().find(|flow| flow.name == name).expect("a flow of this name")
@@ -48,6 +49,18 @@ fn without_power() {
 #[test]
 fn a_new_folder_without_power() {
     survives(flow("folder, elsewhere"), losses, Share { step: 3, rest: 1 }, 5);
+}
+
+/// Runs at once, some killed, beside a reader.
+#[test]
+fn runs_at_once() {
+    survives(flow("archive"), |scene, _| races(scene, 3, 1), SAMPLE, 3);
+}
+
+#[test]
+#[ignore = "minutes: runs at once, in every flow"]
+fn every_flow_with_runs_at_once() {
+    FLOWS.iter().for_each(|flow| survives(flow, |scene, share| races(scene, 10, share.rest as u64), SAMPLE, 10));
 }
 
 #[test]

@@ -1,0 +1,99 @@
+//! The conformance programs that run for long, with each donor: forks while threads allocate, threads that live briefly,
+//! and producers with consumers, whose memory must not grow.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use anyhow::{Context, Result, ensure};
+use donors::Donor;
+use fixtures::{Arch, link};
+use hosts::Request;
+
+use crate::interference::{Finding, Outcome};
+
+/// Something that a program does again and again.
+#[derive(Debug, Clone, Copy)]
+pub struct Endurance {
+    /// What is counted.
+    pub name: &'static str,
+    program: &'static str,
+    variable: &'static str,
+    /// How many of them one run does. A run of more would meet the program's own limit of time.
+    portion: usize,
+}
+
+/// All of them.
+pub const ENDURANCES: [Endurance; 3] = [
+    Endurance { name: "forks", program: "fork_stress", variable: "ALLOGRAFT_FORKS", portion: 5000 },
+    Endurance { name: "threads", program: "short_threads", variable: "ALLOGRAFT_THREADS", portion: 100_000 },
+    Endurance { name: "seconds", program: "pipeline", variable: "ALLOGRAFT_PIPELINE_SECONDS", portion: 60 },
+];
+
+impl Endurance {
+    /// Links the program with a donor, and runs it so many times.
+    ///
+    /// # Errors
+    /// It cannot be linked, or does not start.
+    pub fn endure(&self, donor: &'static Donor, rounds: usize) -> Result<Outcome> {
+        let folder = tempfile::tempdir()?;
+        let program = linked(self.program, donor, folder.path())?;
+        let mut outcome = Outcome::default();
+        for round in 0..rounds {
+            let output = Command::new(&program).env(self.variable, self.portion.to_string()).output();
+            let output = output.with_context(|| format!("`{}` does not start", program.display()))?;
+            match self.fault(&output) {
+                None => outcome.done += self.portion,
+                Some(wrong) => {
+                    let at = format!("{} with {}, run {round}", self.program, donor.name);
+                    outcome.findings.push(Finding { at, wrong });
+                }
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// What is wrong with a run: it did not end well, or did not say so.
+    fn fault(&self, output: &Output) -> Option<String> {
+        let said = String::from_utf8_lossy(&[output.stdout.as_slice(), &output.stderr].concat()).into_owned();
+        let is_fine = output.status.success() && said.contains(&format!("ok {}", self.program));
+        (!is_fine).then(|| format!("{}\n{said}", output.status))
+    }
+}
+
+/// Links a conformance program with musl's `libc.a` that was grafted with a donor.
+fn linked(program: &str, donor: &'static Donor, folder: &Path) -> Result<PathBuf> {
+    let arch = Arch::X86_64;
+    let program = conformance::find(program).with_context(|| format!("there is no program `{program}`"))?;
+    let musl = fixtures::debian_musl(arch);
+    let path = |name: &str| folder.join(name);
+    std::fs::copy(&musl.libc, path("libc.a"))?;
+    hosts::graft(&path("libc.a"), &Request::of(donor))?;
+    std::fs::write(path("program.o"), program.object(arch))?;
+    std::fs::write(path("runtime.a"), conformance::runtime_library(arch))?;
+    let libc = path("libc.a");
+    let parts = link::Static { libc: &libc, ..musl.link(false) };
+    let status = parts.line(link::gnu(), [path("program.o")], [path("runtime.a")], &path("program")).status()?;
+    ensure!(status.success(), "ld with {}: {status}", donor.name);
+    Ok(path("program"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FORKS: Endurance = Endurance { portion: 40, ..ENDURANCES[0] };
+
+    #[test]
+    fn portions_are_counted() {
+        let outcome = FORKS.endure(donors::default_for(Arch::X86_64), 2).unwrap();
+        assert!(outcome.done == 80 && outcome.findings.is_empty(), "{outcome:?}");
+    }
+
+    #[test]
+    fn a_run_that_fails_or_says_nothing_is_a_finding() {
+        let run = |script: &str| Command::new("sh").args(["-c", script]).output().unwrap();
+        assert_eq!(FORKS.fault(&run("echo ok fork_stress")), None);
+        assert!(FORKS.fault(&run("echo ok fork_stress; exit 1")).is_some());
+        assert!(FORKS.fault(&run("echo FAIL: a child hangs")).is_some());
+    }
+}
