@@ -269,16 +269,6 @@ static void filtered_threads(void) {
 	for (int i = 0; i < 4; i++) say("a thread", works_in_thread(256 << 10));
 }
 
-static void write_or_execute(void) {
-	say("set", prctl(PR_SET_MDWE, 1, 0, 0, 0) == 0);
-	go_on(20 * MIB);
-}
-
-static void no_new_privileges(void) {
-	say("set", prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0);
-	go_on(20 * MIB);
-}
-
 static int status_of(pid_t child) {
 	int status = -1;
 	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
@@ -501,12 +491,6 @@ static void many_threads(void) {
 	printf("%d of 256 threads\n", worked);
 }
 
-static void changed_user(void) {
-	free(malloc(100));
-	say("changed", setgid(65534) == 0 && setuid(65534) == 0);
-	go_on(20 * MIB);
-}
-
 // What a kernel with vm.overcommit_memory 2 counts against its limit: all that is private and writable, whether it was
 // touched or not, also what was mapped with MAP_NORESERVE (mm/mmap.c; proc(5), /proc/PID/smaps, VmFlags).
 static void accounted(void) {
@@ -535,6 +519,8 @@ static void dumped(void) {
 #include "loading.h"
 #endif
 
+#include "protection.h"
+
 static const struct habit {
 	const char *name;
 	void (*run)(void);
@@ -555,6 +541,10 @@ static const struct habit {
 	{"filtered-threads", filtered_threads},
 	{"write-or-execute", write_or_execute},
 	{"no-new-privileges", no_new_privileges},
+	{"rights", rights},
+	{"places", places},
+	{"random-places", random_places},
+	{"raised", raised},
 	{"fork-server", fork_server},
 	{"fork-with-threads", fork_with_threads},
 	{"raw-clone", raw_clone},
@@ -594,7 +584,8 @@ static const struct habit {
 #endif
 };
 
-int main(int count, char **words) {
+int main(int count, char **words, char **variables) {
+	environment = variables;
 	alarm(120);
 	setvbuf(stdout, 0, _IOLBF, 0);
 	for (size_t i = 0; count > 1 && i < sizeof habits / sizeof *habits; i++) {

@@ -92,6 +92,8 @@ pub(super) static ROWS: &[Row] = &[
     habit("a seccomp filter made for stock's calls", "filtered"),
     habit("the same filter, and threads", "filtered-threads"),
     habit("`PR_SET_MDWE`", "write-or-execute"),
+    habit("rights of memory: writable or executable, read-only after relocation", "rights"),
+    habit("random places of code, blocks and data", "random-places"),
     habit("`PR_SET_NO_NEW_PRIVS`, `PR_SET_DUMPABLE` 0", "no-new-privileges"),
     habit("`setuid` in `main`", "changed-user"),
     started("a user namespace", "exec unshare -r \"$@\""),
@@ -105,6 +107,23 @@ pub(super) static ROWS: &[Row] = &[
             "d=$(mktemp -d) && chmod 755 \"$d\" && cp \"$1\" \"$d/p\" && chmod 4755 \"$d/p\" && setpriv --reuid 65534 \
              --regid 65534 --clear-groups \"$d/p\" \"$2\"; s=$?; rm -r \"$d\"; exit $s",
         ),
+    ),
+    only(
+        STATIC,
+        Row {
+            habit: "raised",
+            ..started(
+                "set-id, with the variables of every donor",
+                "d=$(mktemp -d) && chmod 777 \"$d\" && cp \"$1\" \"$d/p\" && chmod 4755 \"$d/p\" && cd \"$d\" && \
+                 ALLOGRAFT_STATS=json:written ALLOGRAFT_STATS_SIGNAL=USR1 ALLOGRAFT_VERBOSE=1 MIMALLOC_VERBOSE=3 \
+                 MIMALLOC_SHOW_STATS=1 MALLOC_CONF=stats_print:true SCUDO_OPTIONS=help=1 setpriv --reuid 65534 --regid \
+                 65534 --clear-groups ./p \"$2\" 2>&1; s=$?; ls; rm -r \"$d\"; exit $s",
+            )
+        },
+    ),
+    started(
+        "variables and arguments that name a self-test",
+        "ALLOGRAFT_SELF_TEST=1 SELF_TEST=1 ALLOGRAFT_TEST=1 exec \"$@\" --self-test self_test=1",
     ),
     started("no address space randomisation", "exec setarch -R \"$@\""),
     started("the old layout of address space", "exec setarch -L \"$@\""),
