@@ -267,11 +267,10 @@ fn reason_to_take(chosen: &Candidate<'_>, candidates: &[Candidate<'_>], objectiv
     let is_possible = |other: &&Candidate<'_>| objective != Objective::Balanced || other.is_acceptable();
     let alike = others().filter(is_possible).filter(|other| chosen.is_as_fast_as(other)).min_by(Candidate::by_time);
     if let Some(alike) = alike.filter(|alike| objective != Objective::Memory && alike.time.value < chosen.time.value) {
-        let memory = alike
-            .memory
-            .map_or("memory that could not be measured".to_owned(), |memory| format!("peak memory of {memory}"));
+        let memory =
+            alike.memory.map_or("memory could not be measured".to_owned(), |memory| format!("peak memory is {memory}"));
         text.push_str(&format!(
-            ". Its time cannot be distinguished from that of {}, {}, which has a {memory}",
+            ". Its time cannot be distinguished from that of {}, {}, whose {memory}",
             alike.arm.origin.name,
             interval(&alike.time)
         ));
@@ -323,8 +322,8 @@ fn reason_to_keep(candidates: &[Candidate<'_>], cases: &[CaseResult], objective:
             let least = candidates.iter().min_by(Candidate::by_memory);
             match least.and_then(|candidate| Some((candidate, candidate.memory?))) {
                 Some((least, memory)) => text.push_str(&format!(
-                    "nothing saves 5 % of stock's peak memory without costing 5 % more time; the least has {} ({:.2} times \
-                     stock's memory, {:.2} times its time).",
+                    "nothing saves 5 % of stock's peak memory without costing 5 % more time. The arm with the lowest \
+                     peak is {}: {:.2} times stock's memory and {:.2} times its time.",
                     least.arm.origin.name, memory.ratio, least.time.value
                 )),
                 None => text.push_str("memory could not be measured."),
@@ -334,7 +333,7 @@ fn reason_to_keep(candidates: &[Candidate<'_>], cases: &[CaseResult], objective:
             let limits = best.memory.map_or(String::new(), |_| format!(", and may be at most {}", limits()));
             let memory = format!("{}{limits}", best.unacceptable());
             text.push_str(&format!(
-                "{} is the first of what is faster ({} times stock's time), but {memory}. If that does not matter: `--for speed`.",
+                "{} is the fastest ({} times stock's time), but {memory}. If that does not matter: `--for speed`.",
                 best.arm.origin.name,
                 interval(&best.time),
             ));

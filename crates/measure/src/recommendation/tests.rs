@@ -102,7 +102,7 @@ fn stock_stays_where_nothing_is_better_by_what_counts() {
     }
     // The reason names the arm that is certainly faster, not the one that may be faster still by chance.
     let told = kept(vec![arm("chance", 0.4, 0.2, Some(1.0)), arm("hungry", 0.5, 0.0001, Some(2.0))]).reason;
-    assert!(told.contains("hungry is the first of what is faster (0.50"), "{told}");
+    assert!(told.contains("hungry is the fastest (0.50"), "{told}");
     // One of twenty arms is below 5 % by chance.
     let many =
         (0..20).map(|number| arm(&format!("donor {number}"), 0.9, if number == 0 { 0.04 } else { 0.5 }, Some(1.0)));
@@ -218,7 +218,7 @@ fn a_small_server_is_not_kept_from_the_cure() {
         "Its peak memory is 1.40 times stock's (2.8 MB against 2.0 MB)",
         "at most 1.25 times stock's or 16 MiB above it",
         "cannot be distinguished from that of mimalloc, 0.14 (95 % interval 0.11 to 0.17)",
-        "which has a peak memory of 3.80 times",
+        "whose peak memory is 3.80 times",
         "The interval is wide",
     ] {
         assert!(taken.reason.contains(told), "`{told}` is missing in: {}", taken.reason);

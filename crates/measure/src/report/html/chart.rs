@@ -173,11 +173,14 @@ pub(super) fn trade_off(results: &Results) -> Option<String> {
     Some(text)
 }
 
+/// How far a name begins to the right of its dot's middle.
+const NAME: f64 = 12.0;
+
 /// Draws the points and their names. A line connects a point to a name that is not beside it.
 fn dots(text: &mut String, results: &Results, points: &[Point<'_>], x: Scale<'_>, y: Scale<'_>, within: (f64, f64)) {
     let taken = results.recommendation.as_ref().map(|recommendation| recommendation.arm.as_str());
     let places: Vec<(f64, f64)> = points.iter().map(|point| (x(point.time), y(point.memory))).collect();
-    let labels = labels(&places, within.0, within.1);
+    let labels = Names { within, gap: NAME, dots: &places }.place(&places);
     for ((x, y), label) in places.iter().zip(&labels) {
         if (label - 4.0 - y).abs() > 6.0 {
             // Writing to a string cannot fail.
@@ -197,46 +200,64 @@ fn dots(text: &mut String, results: &Results, points: &[Point<'_>], x: Scale<'_>
             escaped(point.name),
             point.time,
             point.memory,
-            x + 12.0
+            x + NAME
         );
     }
 }
 
-/// Returns the heights of names beside points, so that names of close points do not overlap. The highest point comes
-/// first. A name goes to the nearest free height below or above its point, but not below the chart if above is free.
-fn labels(points: &[(f64, f64)], top: f64, bottom: f64) -> Vec<f64> {
-    const LINE: f64 = 14.0;
-    /// The approximate width of a name.
-    const REACH: f64 = 110.0;
-    /// The tolerance for a line that is low enough except for rounding. Without it, the search below could return to
-    /// the same place for ever.
-    const LOST: f64 = 1e-6;
-    let mut order: Vec<usize> = (0..points.len()).collect();
-    order.sort_by(|one, other| points[*one].1.total_cmp(&points[*other].1));
-    let mut placed: Vec<(usize, f64)> = Vec::new();
-    for at in order {
-        let near = |placed: &[(usize, f64)], y: f64| {
-            let hits = placed.iter().filter(|(other, there)| {
-                (points[*other].0 - points[at].0).abs() < REACH && (there - y).abs() < LINE - LOST
-            });
-            hits.map(|(_, there)| *there)
-                .fold(None, |most: Option<f64>, there| Some(most.map_or(there, |most| most.max(there))))
-        };
-        let wanted = points[at].1 + 4.0;
-        let mut down = wanted;
-        while let Some(there) = near(&placed, down) {
-            down = there + LINE;
+/// A chart's names beside points, and what they may cover.
+struct Names<'d> {
+    /// The heights between which names are, if there is room.
+    within: (f64, f64),
+    /// How far a name begins to the right of its point.
+    gap: f64,
+    /// The dots that a name must leave free.
+    dots: &'d [(f64, f64)],
+}
+
+/// The height of a line of names.
+const LINE: f64 = 14.0;
+/// The approximate width of a name.
+const REACH: f64 = 110.0;
+/// The radius of a dot with its outline.
+const DOT: f64 = 7.0;
+
+impl Names<'_> {
+    /// Returns the base lines of names beside points, so that names of close points do not overlap and none is under a
+    /// dot. The highest point comes first. A name goes to the nearest free height; to the nearest one without a name
+    /// if dots are everywhere.
+    fn place(&self, points: &[(f64, f64)]) -> Vec<f64> {
+        let mut order: Vec<usize> = (0..points.len()).collect();
+        order.sort_by(|one, other| points[*one].1.total_cmp(&points[*other].1));
+        let mut placed: Vec<(usize, f64)> = Vec::new();
+        for at in order {
+            let (x, wanted) = (points[at].0, points[at].1 + 4.0);
+            let is_named = |y: f64| {
+                placed.iter().any(|(other, there)| (points[*other].0 - x).abs() < REACH && (there - y).abs() < LINE)
+            };
+            let start = x + self.gap;
+            let is_dotted = |y: f64| {
+                let hit = |dot: &&(f64, f64)| (start - DOT..start + REACH + DOT).contains(&dot.0) && covers(y, dot.1);
+                self.dots.iter().any(|dot| hit(&dot))
+            };
+            let inside = self.within.0 + LINE..=self.within.1;
+            let steps = || (0..1000).map(f64::from);
+            let near = steps().flat_map(|step| [wanted + step, wanted - step]).filter(|y| inside.contains(y));
+            let free =
+                near.clone().find(|y| !is_named(*y) && !is_dotted(*y)).or_else(|| near.clone().find(|y| !is_named(*y)));
+            // Below the chart there is always room.
+            let below = || steps().map(|step| wanted.max(self.within.1) + step * LINE).find(|y| !is_named(*y));
+            placed.push((at, free.or_else(below).unwrap_or(wanted)));
         }
-        let mut up = wanted;
-        while near(&placed, up).is_some() && up > top + LINE {
-            up -= LINE / 2.0;
-        }
-        let fits_up = near(&placed, up).is_none();
-        let y = if fits_up && (down > bottom || wanted - up < down - wanted) { up } else { down };
-        placed.push((at, y));
+        placed.sort_by_key(|(at, _)| *at);
+        placed.into_iter().map(|(_, y)| y).collect()
     }
-    placed.sort_by_key(|(at, _)| *at);
-    placed.into_iter().map(|(_, y)| y).collect()
+}
+
+/// Whether a dot at the height `dot` covers a name with this base line, if it is as far to the side.
+fn covers(base: f64, dot: f64) -> bool {
+    // Letters reach from some 10 above their base line to 3 below it.
+    (base - 10.0 - DOT..base + 3.0 + DOT).contains(&dot)
 }
 
 type Scale<'s> = &'s dyn Fn(f64) -> f64;
@@ -292,7 +313,8 @@ pub(super) fn scaling(results: &Results, cases: &[&CaseResult]) -> Option<String
         ends.push((arm, &result.origin.name, points[points.len() - 1]));
     }
     let places: Vec<(f64, f64)> = ends.iter().map(|(_, _, place)| *place).collect();
-    for ((arm, name, (end_x, end_y)), label) in ends.iter().zip(labels(&places, top, bottom)) {
+    let labels = Names { within: (top, bottom), gap: 31.0, dots: &[] }.place(&places);
+    for ((arm, name, (end_x, end_y)), label) in ends.iter().zip(labels) {
         let _ = write!(
             text,
             "<g class=\"c{}\"><path class=\"key\" fill=\"none\" d=\"M{:.1} {end_y:.1}L{:.1} {:.1}h8\"/><text x=\"{:.1}\" y=\"{label:.1}\">{}</text></g>",
@@ -351,28 +373,52 @@ mod tests {
         assert!(wide.len() < 10 && wide.contains(&1.0) && wide[wide.len() - 1] >= 600.0, "{wide:?}");
     }
 
-    /// Sums of fractions are rounded. The placing of names in a row must still end.
+    fn names<'d>(within: (f64, f64), dots: &'d [(f64, f64)]) -> Names<'d> {
+        Names { within, gap: NAME, dots }
+    }
+
+    /// There may be more names than fit between two heights.
     #[test]
     fn names_find_a_place_whatever_the_fractions() {
         let mut random = fastrand::Rng::with_seed(14);
-        for _ in 0..2000 {
-            let points: Vec<(f64, f64)> =
-                (0..14).map(|_| (300.0 + 90.0 * random.f64(), 20.0 + 330.0 * random.f64().powi(3))).collect();
-            let mut placed = labels(&points, 10.0, 340.0);
-            placed.sort_by(f64::total_cmp);
-            assert!(placed.windows(2).all(|pair| pair[1] - pair[0] > 13.9), "{placed:?}");
+        for (count, height) in [(14, 340.0), (14, 60.0), (30, 340.0)] {
+            for _ in 0..30 {
+                let points: Vec<(f64, f64)> =
+                    (0..count).map(|_| (300.0 + 90.0 * random.f64(), 20.0 + 330.0 * random.f64().powi(3))).collect();
+                let mut placed = names((10.0, height), &points).place(&points);
+                placed.sort_by(f64::total_cmp);
+                assert!(placed.windows(2).all(|pair| pair[1] - pair[0] > 13.9), "{placed:?}");
+            }
         }
     }
 
     #[test]
     fn names_of_near_points_are_apart() {
         let points = [(100.0, 50.0), (105.0, 51.0), (110.0, 52.0), (500.0, 50.0)];
-        let labels = labels(&points, 0.0, 200.0);
+        let labels = names((0.0, 200.0), &points).place(&points);
         for one in 0..3 {
             for other in 0..one {
                 assert!((labels[one] - labels[other]).abs() >= 13.9, "{labels:?}");
             }
         }
         assert_eq!(labels[3], 54.0);
+    }
+
+    /// Twelve arms, as in a usual report: no dot may cover a name to the right of its own dot.
+    #[test]
+    fn no_name_lies_under_a_dot() {
+        let beside = [(100.0, 50.0), (150.0, 52.0)];
+        let labels = names((0.0, 200.0), &beside).place(&beside);
+        assert!(!covers(labels[0], 52.0) && labels[1] == 56.0, "{labels:?}");
+        let mut random = fastrand::Rng::with_seed(7);
+        for _ in 0..500 {
+            let dots: Vec<(f64, f64)> =
+                (0..12).map(|_| (60.0 + 700.0 * random.f64().powi(2), 20.0 + 350.0 * random.f64())).collect();
+            let labels = names((12.0, 380.0), &dots).place(&dots);
+            for (own, label) in dots.iter().zip(&labels) {
+                let right = dots.iter().filter(|dot| (own.0 + NAME..own.0 + NAME + REACH).contains(&dot.0));
+                assert!(right.filter(|dot| covers(*label, dot.1)).count() == 0, "{dots:?} {labels:?}");
+            }
+        }
     }
 }
