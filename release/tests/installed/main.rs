@@ -27,7 +27,7 @@ use flate2::bufread::GzDecoder;
 use page::INSTALL;
 use release::{Inputs, Payload};
 use sha2::{Digest, Sha256};
-use tree::{BUSYBOX, DEBIAN, LINTIAN, NODE, PYTHON, Tree};
+use tree::{BUSYBOX, DEBIAN, LINTIAN, NODE, PYTHON, SYSTEMD, Tree};
 
 /// Uses an installed allograft, whose command is `allograft`.
 const USE: &str = r#"
@@ -203,6 +203,31 @@ fn lintian_finds_nothing_in_the_debian_packages() {
     let said = work.run(&LINTIAN, None, check);
     let serious = said.lines().find(|line| line.starts_with("E:") || line.starts_with("W:"));
     assert_eq!(serious, None, "{said}");
+}
+
+/// The line for a unit that `emit` prints. systemd says what it ignores in a unit, and succeeds all the same.
+const UNIT: &str = r#"
+tar -xzf allograft-*-x86_64-unknown-linux-musl.tar.gz
+mkdir 'of 100%'
+allograft-*-x86_64-unknown-linux-musl/allograft emit --target x86_64-linux-gnu --as shared \
+    -o 'of 100%/liballograft.so' >said
+printf '[Service]\nExecStart=/usr/bin/true\n' >right.service
+sed -n '/^a systemd unit:/,/^$/s/^  //p' said >>right.service
+grep '^Environment="LD_PRELOAD=/mnt/of 100%%/liballograft.so"$' right.service
+sed 's/of 100/of \\q100/' right.service >wrong.service
+for unit in right wrong; do
+	systemd-analyze verify --man=no ./$unit.service >$unit 2>&1
+done
+cat right
+! grep . right
+grep 'wrong.service:3:.*liballograft.so' wrong # the check finds something
+"#;
+
+#[test]
+#[ignore = "install: unpacks a Debian of the slow tier"]
+fn systemd_reads_the_line_for_a_unit() {
+    let Some(work) = Work::new() else { return };
+    work.run(&SYSTEMD, None, UNIT);
 }
 
 #[test]

@@ -43,6 +43,9 @@ pub(crate) const NODE: Tree = tree("node", &["?essential", "nodejs"], npm);
 /// A system with Debian's checker of packages.
 pub(crate) const LINTIAN: Tree = tree("lintian", &["?essential", "lintian"], vendor);
 
+/// A system with systemd, which checks units without being the first process.
+pub(crate) const SYSTEMD: Tree = tree("systemd", &["?essential", "systemd"], |_| Ok(()));
+
 /// A system with buildah. Its storage is in the work folder.
 pub(crate) const BUILDAH: Tree =
     Tree { several_users: true, ..tree("buildah", &["?essential", "buildah", "netavark"], buildah) };

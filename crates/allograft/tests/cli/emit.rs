@@ -144,7 +144,7 @@ fn refusals() {
 }
 
 /// Compiles [`PROGRAM`] for this machine's glibc, dynamically.
-fn dynamic(lab: &Lab) -> PathBuf {
+pub(crate) fn dynamic(lab: &Lab) -> PathBuf {
     let (source, program) = (lab.put("program.c", PROGRAM.as_bytes()), lab.path("program"));
     tool(fixtures::cc().args(["-O1", "-fno-builtin", "-pthread", "-o"]).arg(&program).arg(source));
     program

@@ -32,7 +32,7 @@ fn copied(lab: &Lab, from: impl AsRef<Path>, name: &str) {
 
 /// Makes the root folder of an image with this machine's loader and libc, a program, a program with the setuid bit, and
 /// a static one.
-fn root(lab: &Lab) {
+pub(crate) fn root(lab: &Lab) {
     built(lab, "root/usr/bin/program", PROGRAM, "");
     fs::copy(lab.path("root/usr/bin/program"), lab.path("root/usr/bin/trusted")).unwrap();
     fs::set_permissions(lab.path("root/usr/bin/trusted"), fs::Permissions::from_mode(0o4755)).unwrap();
@@ -45,7 +45,7 @@ fn root(lab: &Lab) {
     symlink("usr/lib", lab.path("root/lib")).unwrap();
 }
 
-fn tree(lab: &Lab) -> Vec<u8> {
+pub(crate) fn tree(lab: &Lab) -> Vec<u8> {
     Tar::default().tree(&lab.path("root")).bytes()
 }
 
@@ -55,7 +55,7 @@ fn inspected(lab: &Lab, path: &str) -> Value {
     document
 }
 
-fn file<'d>(document: &'d Value, path: &str) -> &'d Value {
+pub(crate) fn file<'d>(document: &'d Value, path: &str) -> &'d Value {
     let files = document["files"].as_array().unwrap();
     files.iter().find(|file| file["path"] == path).unwrap_or_else(|| panic!("no {path} in {document:#}"))
 }

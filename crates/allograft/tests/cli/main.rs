@@ -39,6 +39,7 @@ mod needed;
 mod nix;
 mod ownership;
 
+mod preload_lines;
 mod printed;
 mod processes;
 mod profile;

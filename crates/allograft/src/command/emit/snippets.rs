@@ -1,5 +1,6 @@
 //! Instructions for using the file in each build system. `tests/snippets` runs them as they are printed, except those
-//! for Dockerfiles (`release/tests/installed` builds one), systemd and Bazel.
+//! of a shared object: `tests/cli/preload_lines.rs` follows them, and `release/tests/installed` has buildah and systemd
+//! read them.
 
 use std::path::Path;
 
@@ -28,7 +29,11 @@ pub(super) fn all(form: Form, target: &Triple, out: &Path) -> Vec<Snippet> {
                 "Dockerfile",
                 format!("COPY {0} /usr/lib/\nENV LD_PRELOAD=/usr/lib/{0}", printable(file_name(out))),
             ),
-            snippet("a systemd unit", format!("Environment={}", string(&format!("LD_PRELOAD={path}")))),
+            // systemd.exec(5): specifiers are expanded, and a percent sign is written twice.
+            snippet(
+                "a systemd unit",
+                format!("Environment={}", string(&format!("LD_PRELOAD={}", path.replace('%', "%%")))),
+            ),
         ],
         Form::Object => vec![
             snippet("cc, before every library", format!("cc -static {quoted} main.o -o program")),
