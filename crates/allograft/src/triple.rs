@@ -6,7 +6,7 @@ use crate::output::printable;
 use crate::similar::similar;
 
 /// Usual triples, as shells complete them. Others are parsed all the same.
-pub(crate) const USUAL: [&str; 14] = [
+pub(crate) const USUAL: [&str; 15] = [
     "x86_64-linux-musl",
     "x86_64-unknown-linux-musl",
     "x86_64-swift-linux-musl",
@@ -19,9 +19,15 @@ pub(crate) const USUAL: [&str; 14] = [
     "riscv64-linux-musl",
     "riscv64gc-unknown-linux-musl",
     "i686-linux-musl",
+    "i686-unknown-linux-musl",
     "arm-linux-musleabihf",
     "armv7-unknown-linux-musleabihf",
 ];
+
+/// Returns those of the usual triples that are Rust's names of targets of musl.
+pub(crate) fn rust_names() -> impl Iterator<Item = &'static str> {
+    USUAL.into_iter().filter(|name| name.contains("-unknown-linux-musl"))
+}
 
 /// The vendors in the triples of toolchains.
 const VENDORS: [&str; 5] = ["unknown", "swift", "alpine", "chimera", "openwrt"];

@@ -78,7 +78,7 @@ pub use record::{Record, stock_of};
 pub use request::{Candidate, Patience, Request};
 pub use sink::emitted::{write, write_folder};
 pub use source::contents::{FoundGraft, each_host, unpack_grafts};
-pub use swift::locate;
+pub use swift::{installed_swift_sdks, locate};
 pub use system::System;
 pub use system::privileges::is_privileged;
 pub use system::root::in_root;

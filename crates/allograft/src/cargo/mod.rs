@@ -18,10 +18,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::ExitCode;
 
-pub(crate) use arguments::Arguments;
-#[cfg(test)]
-pub(crate) use arguments::parser;
-#[cfg(test)]
+pub(crate) use arguments::{Arguments, parser};
 pub(crate) use bench::Measuring;
 
 use crate::failure::Failure;

@@ -1,6 +1,7 @@
 //! Help, manual pages, completions, and wrong usage.
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -122,23 +123,30 @@ fn manual_pages() {
     }
 }
 
-/// Words that `bash` completes a command line with.
-fn completed(lab: &Lab, words: &[&str]) -> Vec<String> {
+/// Command lines as an interactive `bash` has them after a key that completes. `more` is shell code that is read before
+/// the script.
+fn completed(lab: &Lab, more: &str, lines: &[&str]) -> Vec<String> {
     let script = lab.put("completions.bash", lab.run(["completions", "bash"]).exits(0).out.as_bytes());
-    let (current, previous) = (words[words.len() - 1], words[words.len() - 2]);
-    let quoted: Vec<String> = words.iter().map(word).collect();
-    let commands = format!(
-        "source {}; COMP_WORDS=({}); COMP_CWORD={}; _allograft allograft {} {}; \
-         printf '%s\\n' \"${{COMPREPLY[@]}}\"",
-        word(&script),
-        quoted.join(" "),
-        words.len() - 1,
-        word(current),
-        word(previous)
-    );
-    let output = Command::new("bash").args(["--norc", "-c", &commands]).output().expect("bash");
-    let text = String::from_utf8(output.stdout).unwrap();
-    text.lines().map(str::to_owned).collect()
+    let setup = lab.put("bashrc", format!("PS1=; {more}\nsource {}\n", word(&script)).as_bytes());
+    // The line is completed, shown by `echo`, and run as that.
+    let mut keys: String = lines.iter().map(|line| format!("{line}\t\x01echo completed: \n")).collect();
+    keys.push_str("exit\n");
+    let program = Path::new(env!("CARGO_BIN_EXE_allograft")).parent().unwrap();
+    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
+    let mut bash = Command::new("script");
+    bash.arg("-qec").arg(format!("bash --noprofile --rcfile {} -i", word(&setup))).arg("/dev/null");
+    bash.env("PATH", path).env("TERM", "dumb").env("HOME", lab.path("")).env_remove("RUSTUP_HOME");
+    bash.env("INPUTRC", "/dev/null").env_remove("XDG_CONFIG_HOME").current_dir(lab.path(""));
+    let mut bash = bash.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("script, of Debian's bsdutils");
+    bash.stdin.take().unwrap().write_all(keys.as_bytes()).unwrap();
+    let text = String::from_utf8(bash.wait_with_output().unwrap().stdout).unwrap().replace('\r', "");
+    let shown: Vec<String> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("completed: "))
+        .map(|line| line.trim_end().to_owned())
+        .collect();
+    assert_eq!(shown.len(), lines.len(), "{text}");
+    shown
 }
 
 #[test]
@@ -153,30 +161,75 @@ fn completions_for_shells() {
     }
 }
 
-/// bash completes values as well as flags: donors, triples, options, names for `--expect`, commands.
+/// bash completes values as well as flags: donors, triples, options, names for `--expect`, commands; also where it
+/// breaks a value into words of its own, at `:`, `=` and `@`; and it completes `cargo allograft`.
 #[test]
 fn bash_completes_values() {
     let lab = Lab::new();
-    for (words, expected) in [
-        (&["allograft", "gr"][..], "graft"),
-        (&["allograft", "graft", "--donor", "snm"], "snmalloc-checks"),
-        (&["allograft", "graft", "--strings", "o"], "off"),
-        (&["allograft", "graft", "--profile", "s"], "small"),
-        (&["allograft", "graft", "--set", "purge_d"], "purge_delay="),
-        (&["allograft", "emit", "--target", "x86_64-un"], "x86_64-unknown-linux-musl"),
-        (&["allograft", "emit", "--as", "sh"], "shared"),
-        (&["allograft", "inspect", "--expect", "mall"], "mallocng"),
-        (&["allograft", "donors", "sn"], "snmalloc"),
-        (&["allograft", "man", "gr"], "graft"),
-        (&["allograft", "bench", "--donors", "prof"], "profiles"),
-        (&["allograft", "completions", "z"], "zsh"),
-        (&["allograft", "graft", "--dry"], "--dry-run"),
-    ] {
-        let found = completed(&lab, words);
-        let typed = words[words.len() - 1];
-        assert!(found.iter().any(|word| word == expected), "{words:?}: {found:?}");
-        assert!(found.iter().all(|word| word.starts_with(typed)), "{words:?}: {found:?}");
+    fs::create_dir_all(lab.path(".rustup/toolchains/nightly-2026")).unwrap();
+    let sdks = lab.path(".swiftpm/swift-sdks");
+    for (bundle, id) in [("one", "swift-6.2_static-linux-0.1.0"), ("two", "swift-$(touch ran)")] {
+        let bundle = sdks.join(bundle).with_extension("artifactbundle");
+        fs::create_dir_all(&bundle).unwrap();
+        let manifest = format!("{{\"artifacts\": {{\"{id}\": {{\"type\": \"swiftSDK\"}}}}}}");
+        fs::write(bundle.join("info.json"), manifest).unwrap();
     }
+    let cases = [
+        ("allograft gra", "allograft graft"),
+        ("allograft graft --donor snmalloc-c", "allograft graft --donor snmalloc-checks"),
+        ("allograft graft --donor=snmalloc-c", "allograft graft --donor=snmalloc-checks"),
+        ("allograft graft --strings of", "allograft graft --strings off"),
+        ("allograft graft --profile s", "allograft graft --profile s"),
+        ("allograft graft --profile sm", "allograft graft --profile small"),
+        ("allograft graft --set purge_del", "allograft graft --set purge_delay="),
+        ("allograft graft --set=purge_del", "allograft graft --set=purge_delay="),
+        ("allograft emit --target x86_64-un", "allograft emit --target x86_64-unknown-linux-musl"),
+        ("allograft emit --as sh", "allograft emit --as shared"),
+        ("allograft inspect --expect mallocn", "allograft inspect --expect mallocng"),
+        ("allograft donors snmalloc-c", "allograft donors snmalloc-checks"),
+        ("allograft man gra", "allograft man graft"),
+        ("allograft bench --donors prof", "allograft bench --donors profiles"),
+        ("allograft completions z", "allograft completions zsh"),
+        ("allograft graft --dry", "allograft graft --dry-run"),
+        ("allograft graft ru", "allograft graft rust:"),
+        ("allograft graft rust:ri", "allograft graft rust:riscv64gc-unknown-linux-musl"),
+        ("allograft verify -v  rust:x86_64", "allograft verify -v rust:x86_64-unknown-linux-musl"),
+        ("allograft undo rust:T@ni", "allograft undo rust:T@nightly-2026"),
+        ("allograft inspect swift:sw", "allograft inspect swift:swift-6.2_static-linux-0.1.0"),
+        ("allograft graft comp", "allograft graft completions.bash"),
+        ("cargo allograft insta", "cargo allograft install"),
+        ("cargo +nightly allograft insta", "cargo +nightly allograft install"),
+        ("cargo allograft build --donor snmalloc-c", "cargo allograft build --donor snmalloc-checks"),
+        ("cargo allograft build --donor=snmalloc-c", "cargo allograft build --donor=snmalloc-checks"),
+        ("cargo allograft build --rel", "cargo allograft build --release"),
+        ("cargo allograft --donor-pro", "cargo allograft --donor-profile"),
+        ("cargo allograft bench --donors prof", "cargo allograft bench --donors profiles"),
+        ("cargo allograft bench --preci", "cargo allograft bench --precision"),
+        ("cargo-allograft insta", "cargo-allograft install"),
+        ("cargo-allograft build --donor=snmalloc-c", "cargo-allograft build --donor=snmalloc-checks"),
+        ("cargo build --rel", "cargo build --release"),
+        ("cargo metad", "cargo metadata"),
+    ];
+    // In the manner of cargo's own.
+    let cargo = "_cargo() { case ${COMP_WORDS[1]} in build) COMPREPLY=($(compgen -W '--release --target' -- \"$2\"));; \
+                 *) COMPREPLY=($(compgen -W 'build metadata' -- \"$2\"));; esac; }\n\
+                 complete -o bashdefault -o default -F _cargo cargo";
+    let (typed, expected): (Vec<&str>, Vec<&str>) = cases.into_iter().unzip();
+    assert_eq!(completed(&lab, cargo, &typed), expected);
+    // Words that are not broken at these characters.
+    let whole = "COMP_WORDBREAKS=$' \\t\\n\"><;|&('";
+    assert_eq!(completed(&lab, whole, &typed[..typed.len() - 2])[..22], expected[..22]);
+    assert!(!lab.path("ran").exists());
+}
+
+/// Where bash-completion loads what completes `cargo` when it is asked for it, that is loaded, and asked before.
+#[test]
+fn bash_loads_what_completes_cargo() {
+    let lab = Lab::new();
+    let lazy = "_comp_load() { _cargo() { COMPREPLY=(metadata); }; complete -F _cargo cargo; }";
+    let expected = ["cargo metadata", "cargo allograft install", "cargo metadata"];
+    assert_eq!(completed(&lab, lazy, &["cargo metad", "cargo allograft insta", "cargo m"]), expected);
+    assert_eq!(completed(&lab, "", &["cargo metad", "cargo allograft insta"]), ["cargo metad", expected[1]]);
 }
 
 /// Text for a narrow terminal is broken between words; commands are not broken at all.

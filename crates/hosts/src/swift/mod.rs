@@ -25,6 +25,14 @@ pub fn locate(target: &Path) -> Result<PathBuf, Error> {
     }
 }
 
+/// The IDs of the installed Swift SDKs, as `swift sdk list` shows them.
+///
+/// # Errors
+/// The folder of SDKs cannot be read.
+pub fn installed_swift_sdks() -> Result<Vec<String>, Error> {
+    Ok(bundles(&folder_of_sdks())?.iter().flat_map(|bundle| swift_sdks_in(bundle)).collect())
+}
+
 /// Where SwiftPM keeps Swift SDKs on Linux.
 fn folder_of_sdks() -> PathBuf {
     let variable = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -36,13 +44,7 @@ fn folder_of_sdks() -> PathBuf {
 fn installed(folder: &Path, id: &str) -> Result<PathBuf, Error> {
     let mut all = Vec::new();
     let mut found = Vec::new();
-    let mut entries: Vec<PathBuf> = match fs::read_dir(folder) {
-        Ok(entries) => entries.flatten().map(|entry| entry.path()).collect(),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-        Err(error) => return Err(error).context(folder, "read"),
-    };
-    entries.sort();
-    for bundle in entries.into_iter().filter(|path| path.extension().is_some_and(|ending| ending == "artifactbundle")) {
+    for bundle in bundles(folder)? {
         let sdks = swift_sdks_in(&bundle);
         if sdks.iter().any(|sdk| sdk == id) {
             found.push(bundle);
@@ -56,6 +58,18 @@ fn installed(folder: &Path, id: &str) -> Result<PathBuf, Error> {
             Err(Error::SwiftSdk { id, folder, matches: found.len(), installed: all })
         }
     }
+}
+
+/// The bundles in the folder of all bundles, sorted.
+fn bundles(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+    let mut entries: Vec<PathBuf> = match fs::read_dir(folder) {
+        Ok(entries) => entries.flatten().map(|entry| entry.path()).collect(),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => return Err(error).context(folder, "read"),
+    };
+    entries.retain(|path| path.extension().is_some_and(|ending| ending == "artifactbundle"));
+    entries.sort();
+    Ok(entries)
 }
 
 #[cfg(test)]
