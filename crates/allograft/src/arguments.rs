@@ -8,10 +8,12 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::command;
+use crate::command::misplaced::Misplaced;
 use crate::failure::Failure;
 use crate::global::Global;
 use crate::help::on_a_screen;
 use crate::output::{Output, acts, printable};
+use crate::similar::similar;
 
 const AFTER_HELP: &str = "\
 Exit codes: 0 done, 1 the check says no, 2 wrong usage or input, 3 refused,
@@ -97,6 +99,7 @@ pub(crate) fn parser() -> clap::Command {
 /// wrong usage.
 pub(crate) fn parse() -> Result<(Arguments, Output), ExitCode> {
     let words = command::cc::separated(std::env::args_os());
+    let misplaced = Misplaced::find(&parser(), &words);
     let words = match command::bench::separated(&parser(), words) {
         Ok(words) => words,
         Err(case) => {
@@ -112,6 +115,9 @@ pub(crate) fn parse() -> Result<(Arguments, Output), ExitCode> {
     let error = match matches.and_then(|matches| Arguments::from_arg_matches(&matches)) {
         Ok(arguments) => {
             let output = Output::new(&arguments.global);
+            if let Some(misplaced) = misplaced {
+                output.note(misplaced.note());
+            }
             return Ok((arguments, output));
         }
         Err(error) => error,
@@ -174,13 +180,14 @@ pub(crate) fn tell(mut error: clap::Error, program: &str) -> String {
         let _ = error.print();
         return text.to_string();
     }
-    let plain = with_help(&text.to_string(), program);
+    let advice = advice(&error, program);
+    let plain = with_help(&text.to_string(), &advice);
     let coloured = match early_color() {
         ColorChoice::Always => true,
         ColorChoice::Auto => std::io::stderr().is_terminal(),
         ColorChoice::Never => false,
     };
-    let shown = if coloured { with_help(&text.ansi().to_string(), program) } else { plain.clone() };
+    let shown = if coloured { with_help(&text.ansi().to_string(), &advice) } else { plain.clone() };
     // An error cannot be reported if standard error is closed.
     let _ = std::io::stderr().write_all(shown.as_bytes());
     plain
@@ -193,20 +200,44 @@ pub(crate) fn tell_and_end(error: clap::Error, program: &str) -> ExitCode {
     code
 }
 
-/// Returns the parser's message with help in the manner of all our messages: its tips become help, and its last line
-/// names the program.
-fn with_help(message: &str, program: &str) -> String {
+/// Returns the last line of help for a parser's error.
+fn advice(error: &clap::Error, program: &str) -> String {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        _ => None,
+    };
+    let more = match error.kind() {
+        // A word too many, where a flag would be a mistyped one.
+        ErrorKind::UnknownArgument if text(ContextKind::InvalidArg).is_some_and(|word| !word.starts_with('-')) => {
+            Some("one at a time: run the command for each".to_owned())
+        }
+        ErrorKind::InvalidSubcommand if error.get(ContextKind::SuggestedSubcommand).is_none() => {
+            let parser = parser();
+            let names = parser.get_subcommands().map(clap::Command::get_name);
+            let meant = text(ContextKind::InvalidSubcommand).and_then(|typed| similar(typed, names));
+            meant.map(|name| format!("did you mean `{name}`?"))
+        }
+        _ => None,
+    };
+    more.map_or_else(|| help(program), |more| format!("{more}; {}", help(program)))
+}
+
+/// Returns the parser's message with help in the manner of all our messages: its tips become help, and its last line is
+/// `advice`. A tip to pass a mistyped flag as a value is left out: nothing here has such values.
+fn with_help(message: &str, advice: &str) -> String {
     let mut text = String::new();
     for line in message.lines() {
         let line = match line.strip_prefix("  ") {
+            Some(tip) if tip.contains("tip:") && tip.contains(" as a value, use ") => continue,
             Some(tip) if tip.contains("tip:") && !tip.starts_with(' ') => tip.replacen("tip:", "help:", 1),
-            _ if line.starts_with("For more information, try ") => format!("help: {}", help(program)),
+            _ if line.starts_with("For more information, try ") => format!("help: {advice}"),
             _ => line.to_owned(),
         };
         text.push_str(&line);
         text.push('\n');
     }
-    text
+    // Where a tip was left out, an empty line is enough.
+    text.replace("\n\n\n", "\n\n")
 }
 
 /// Returns the help for a mistyped command.
@@ -312,7 +343,7 @@ mod tests {
             let words = std::iter::once("allograft").chain(typed.split(' '));
             let error = Arguments::command().try_get_matches_from(words).unwrap_err();
             for text in [error.render().to_string(), error.render().ansi().to_string()] {
-                let told = with_help(&text, "allograft graft");
+                let told = with_help(&text, &help("allograft graft"));
                 let lines: Vec<&str> = told.lines().filter(|line| line.contains("help")).collect();
                 assert!(!told.contains("For more information") && !told.contains("tip:"), "{told}");
                 assert!(text.contains('\x1b') || told.contains(expected), "{told}");

@@ -153,7 +153,7 @@ impl TypedValueParser for DonorNames {
 fn setting(text: &str) -> Result<(String, i64), String> {
     let (key, value) = text.split_once('=').ok_or("expected KEY=VALUE, such as purge_delay=0")?;
     if key.is_empty() {
-        return Err("the key is missing".to_owned());
+        return Err("the key is missing: expected KEY=VALUE, such as purge_delay=0".to_owned());
     }
     let value = value.parse().map_err(|_| format!("`{}` is not a whole number", printable(value)))?;
     Ok((key.to_owned(), value))

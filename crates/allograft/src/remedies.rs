@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use format::{Arch, DonorKind};
-use hosts::{Emit, ForeignWays, Obstacle, Remedy, Replacement};
+use hosts::{Emit, ForeignWays, Obstacle, Programs, Remedy, Replacement};
 
 use crate::arguments::parser;
 use crate::remedy::help;
@@ -54,6 +54,8 @@ fn remedies() -> Vec<Remedy> {
         Remedy::ListOptions,
         Remedy::ListArchitectures,
         Remedy::ListGraftable,
+        Remedy::GraftPrograms(Programs { paths: vec![path(); 7], more: true }),
+        Remedy::NameGraft,
         Remedy::Undo,
         Remedy::NameDonor,
         Remedy::GraftStockOrKeep { surplus: DonorKind::Malloc },

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use format::DonorKind;
-use hosts::{Emit, ForeignWays, Grafts, Obstacle, Operation, Remedy, Replacement};
+use hosts::{Emit, ForeignWays, Grafts, Obstacle, Operation, Programs, Remedy, Replacement};
 
 use crate::shell::shell_quoted;
 
@@ -44,6 +44,10 @@ pub(crate) fn help(remedy: &Remedy) -> String {
         Remedy::ListArchitectures => "`allograft donors -v` lists the architectures of every donor".to_owned(),
         Remedy::ListGraftable => {
             "only musl's `libc.a` can be grafted, on the architectures that `allograft donors -v` lists".to_owned()
+        }
+        Remedy::GraftPrograms(programs) => of_programs(programs),
+        Remedy::NameGraft => {
+            "name a graft, or a folder with grafts and their backups; what was written with `-o` has no backup".to_owned()
         }
         Remedy::Undo => "stock's own malloc and string functions again: that is `allograft undo`".to_owned(),
         Remedy::NameDonor => "name the donor with `--donor`, or leave `--set` out".to_owned(),
@@ -109,6 +113,23 @@ fn foreign(ways: &ForeignWays) -> String {
         parts.push("graft the stock libc.a of this toolchain; `allograft inspect` says what this one carries".into());
     }
     parts.join("; ")
+}
+
+/// The commands that graft the programs of a folder.
+fn of_programs(programs: &Programs) -> String {
+    const SHOWN: usize = 3;
+    let command = |path: &PathBuf| format!("`allograft graft {}`", shell_quoted(&path.display().to_string()));
+    let shown: Vec<String> = programs.paths.iter().take(SHOWN).map(command).collect();
+    let all = match (programs.paths.len().saturating_sub(SHOWN), programs.more) {
+        (0, _) => String::new(),
+        (more, false) => format!(", and {more} more"),
+        (more, true) => format!(", and over {more} more"),
+    };
+    format!(
+        "in a folder, `graft` takes each `libc.a`, and programs by their own names: {}{all}; `allograft inspect` with the \
+         folder says what is in each",
+        shown.join(", ")
+    )
 }
 
 /// The first few names, and how many more there are.

@@ -131,7 +131,8 @@ impl Triple {
         };
         // Debian, clang and Rust all spell ARM `eabihf`; `arm-linux-musl` would be soft float.
         if arch == Arch::Arm && !family.ends_with("eabihf") {
-            return Err("on ARM donors are for hard float: expected an end in `eabihf`".to_owned());
+            return Err("on ARM donors are for hard float: expected an end in `eabihf`, as in `arm-linux-musleabihf`"
+                .to_owned());
         }
         Ok(Triple { text: text.to_owned(), arch, libc })
     }

@@ -55,6 +55,7 @@ pub use digest::sha256;
 pub use error::foreign::{ForeignWays, Replacement};
 pub use error::needed::{Emit, NeededError};
 pub use error::packed::PackedError;
+pub use error::programs::Programs;
 pub use error::remedy::{Obstacle, Remedy};
 pub use error::rollback::RollbackFailure;
 pub use error::skipped::Skipped;

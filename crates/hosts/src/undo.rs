@@ -74,7 +74,7 @@ pub(crate) fn undo_observed(
         let found = walk(target, None)?;
         let hosts: BTreeSet<PathBuf> = found.archives.into_iter().chain(found.with_sidecars).collect();
         if hosts.is_empty() {
-            return Err(Error::NoHost { folder: target.to_owned() });
+            return Err(Error::NothingToUndo { folder: target.to_owned() });
         }
         hosts
     } else if metadata.is_file() {

@@ -40,7 +40,7 @@ use crate::signals::is_ignored;
 pub(crate) use arms::{Arm, Libc};
 pub(crate) use host::StockMusl;
 pub(crate) use scratch::Scratch;
-pub(crate) use words::{measuring as command_to_measure, separated};
+pub(crate) use words::{case, first_value, measuring as command_to_measure, separated};
 
 /// Measure a program with stock and every donor
 ///

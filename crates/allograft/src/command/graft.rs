@@ -37,8 +37,9 @@ const SCREEN: &str = "Examples:
 ///
 /// The target is recognised by its content. It may be a static archive, a static executable, a folder (toolchain,
 /// sysroot, unpacked SDK), or a packed Swift SDK bundle (.artifactbundle.tar.gz, .zip). In a folder or bundle, every
-/// musl libc.a is grafted, or none if one cannot be. Grafting a graft replaces its donors; the same graft again changes
-/// nothing. If the string functions cannot be exchanged, the allocator still is, with a warning.
+/// musl libc.a is grafted, or none if one cannot be; programs in a folder are grafted by their own names. Grafting a
+/// graft replaces its donors; the same graft again changes nothing. If the string functions cannot be exchanged, the
+/// allocator still is, with a warning.
 ///
 /// A linked executable is refused unless every function of musl's allocator is found in it and nothing else touches
 /// that allocator's state. The graft has to pass a self-test before it replaces the stock file. The executable keeps

@@ -8,6 +8,7 @@ pub(crate) mod emit;
 pub(crate) mod graft;
 pub(crate) mod inspect;
 pub(crate) mod man;
+pub(crate) mod misplaced;
 pub(crate) mod profile;
 pub(crate) mod run;
 pub(crate) mod undo;

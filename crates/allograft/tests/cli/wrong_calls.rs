@@ -48,6 +48,15 @@ fn lab() -> Lab {
     for (flag, name) in [("-static", "glibc-static"), ("-pie", "dynamic")] {
         tool(fixtures::cc().args(["-fPIE", "-o"]).arg(lab.path(name)).arg(flag).arg(lab.path("main.c")));
     }
+    for folder in ["programs", "mixed"] {
+        fs::create_dir(lab.path(folder)).unwrap();
+    }
+    for program in ["programs/one", "programs/two", "mixed/server"] {
+        fs::copy(lab.path("server"), lab.path(program)).unwrap();
+    }
+    // Neither is a program, and this archive is not musl's.
+    lab.put("programs/one.c", b"int main(void) { return 0; }\n");
+    lab.put("mixed/libc.a", b"!<arch>\n");
     tool(Command::new("mkfifo").arg(lab.path("pipe")));
     lab.run(["graft", "libc.a", "-o", "graft.a"]).exits(0);
     lab.run(["graft", "server", "-o", "grafted"]).exits(0);
@@ -62,7 +71,9 @@ fn check(commands: &[&str]) {
     for Call { words, code, cure } in calls().iter().filter(of_these) {
         let output = lab.command().args(words).env_remove("ALLOGRAFT_CC").stdin(Stdio::null()).output().unwrap();
         let ran = Ran::from(output);
-        if ran.code != *code || !ran.err.contains(cure) {
+        // Whatever it is, the message ends with what to do.
+        let last = ran.err.lines().rfind(|line| !line.starts_with("  ")).unwrap_or_default();
+        if ran.code != *code || !ran.err.contains(cure) || !last.starts_with("help: ") {
             wrong.push(format!("{}: {}, without `{cure}`:\n{}", words.join(" "), ran.code, ran.err));
         }
     }

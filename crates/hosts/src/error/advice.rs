@@ -57,6 +57,10 @@ impl Error {
             }
             Error::SwiftSdk { installed, .. } => format!("installed are: {}", installed.join(", ")),
             Error::NoStock { .. } => "name a stock `libc.a`, a `libc++abi.a`, or a folder that holds them".to_owned(),
+            Error::NoHost { programs, .. } | Error::NothingGraftable { programs, .. } if !programs.paths.is_empty() => {
+                return Remedy::GraftPrograms(programs.clone());
+            }
+            Error::NothingToUndo { .. } => return Remedy::NameGraft,
             Error::NoHost { .. } => {
                 "name a folder of a musl toolchain, such as /usr/lib/musl or a rustup toolchain with a musl target"
                     .to_owned()

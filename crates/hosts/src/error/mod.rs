@@ -7,6 +7,7 @@
 //! | `foreign` | what can be done about an archive with another allocator |
 //! | `needed` | a dynamic program that cannot load its donor |
 //! | `packed` | faults of a packed bundle |
+//! | `programs` | programs in a folder without a `libc.a` to graft |
 //! | `rollback` | what could not be taken back after a failure |
 //! | `skipped` | a file that is left alone |
 //! | `remedy` | the kinds of remedies, which the program words |
@@ -15,6 +16,7 @@ mod advice;
 pub(crate) mod foreign;
 pub(crate) mod needed;
 pub(crate) mod packed;
+pub(crate) mod programs;
 pub(crate) mod remedy;
 pub(crate) mod rollback;
 pub(crate) mod skipped;
@@ -28,6 +30,7 @@ use rustix::io::Errno;
 use self::foreign::{ForeignWays, by_contents};
 use self::needed::NeededError;
 use self::packed::PackedError;
+use self::programs::{Programs, beside};
 use self::rollback::RollbackFailure;
 use self::skipped::Skipped;
 
@@ -268,8 +271,16 @@ pub enum Error {
         path: PathBuf,
     },
     /// The folder holds no `libc.a` at all.
-    #[error("no `libc.a` under `{}`", .folder.display())]
+    #[error("no `libc.a` under `{}`{}", .folder.display(), beside(.programs))]
     NoHost {
+        /// The folder.
+        folder: PathBuf,
+        /// The programs in it.
+        programs: Programs,
+    },
+    /// The folder holds no graft, and no `libc.a` that could be one.
+    #[error("no graft with its backup under `{}`, and no `libc.a`", .folder.display())]
+    NothingToUndo {
         /// The folder.
         folder: PathBuf,
     },
@@ -311,6 +322,8 @@ pub enum Error {
         folder: PathBuf,
         /// Each one with the reason.
         skipped: Vec<Skipped>,
+        /// The programs in the folder.
+        programs: Programs,
     },
     /// The file at hand is a backup that an earlier graft made.
     #[error("`{}` is the backup of `{}`", .path.display(), .host.display())]
@@ -486,6 +499,7 @@ impl Error {
             | Error::SwiftSdk { .. }
             | Error::NoStock { .. }
             | Error::NoHost { .. }
+            | Error::NothingToUndo { .. }
             | Error::NoGraft { .. }
             | Error::Image(_)
             | Error::NoHostInImage { .. }

@@ -7,6 +7,7 @@ use format::{Arch, DonorKind};
 
 use crate::error::foreign::ForeignWays;
 use crate::error::needed::Emit;
+use crate::error::programs::Programs;
 
 /// A remedy for an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,6 +51,10 @@ pub enum Remedy {
     ListArchitectures,
     /// Look up the architectures on which musl's `libc.a` can be grafted: nothing else can.
     ListGraftable,
+    /// Graft the programs of a folder, each by its name.
+    GraftPrograms(Programs),
+    /// Name a folder with grafts, or the graft itself.
+    NameGraft,
     /// Stock again is what taking a graft back gives.
     Undo,
     /// Name the donor whose option it is, or set no option.

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use crate::digest;
 use crate::error::packed::PackedError;
+use crate::error::programs::Programs;
 use crate::error::rollback::Purpose;
 use crate::error::skipped::Skipped;
 use crate::error::{Error, IoContext};
@@ -111,8 +112,11 @@ fn survey(source: &Source<'_>, planner: &mut Planner<'_>) -> Result<Survey, Erro
     survey.skipped.sort_by(|one, other| one.path.cmp(&other.path));
     match (survey.decided.is_empty(), survey.skipped.is_empty()) {
         (false, _) => Ok(survey),
-        (true, false) => Err(Error::NothingGraftable { folder: path.to_owned(), skipped: survey.skipped }),
-        (true, true) => Err(Error::NoHost { folder: path.to_owned() }),
+        (true, false) => {
+            let (folder, skipped) = (path.to_owned(), survey.skipped);
+            Err(Error::NothingGraftable { folder, skipped, programs: Programs::default() })
+        }
+        (true, true) => Err(Error::NoHost { folder: path.to_owned(), programs: Programs::default() }),
     }
 }
 

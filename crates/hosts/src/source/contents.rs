@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::error::packed::PackedError;
+use crate::error::programs::Programs;
 use crate::error::{Error, IoContext};
 use crate::file::bundle::Format;
 use crate::packed::carried::{is_graft, libcs, scan};
@@ -47,7 +48,7 @@ pub fn each_host(target: &Path, see: &mut dyn FnMut(PathBuf, &[u8])) -> Result<b
         see(inside(&bundle, name), bytes);
         Ok(())
     })?;
-    if seen == 0 { Err(Error::NoHost { folder: bundle }) } else { Ok(true) }
+    if seen == 0 { Err(Error::NoHost { folder: bundle, programs: Programs::default() }) } else { Ok(true) }
 }
 
 /// Unpacks every `libc.a` of a packed bundle that carries a graft below the folder `into`, and what it takes to link
@@ -58,7 +59,7 @@ pub fn each_host(target: &Path, see: &mut dyn FnMut(PathBuf, &[u8])) -> Result<b
 pub fn unpack_grafts(target: &Path, into: &Path) -> Result<Option<Vec<FoundGraft>>, Error> {
     let Kind::Packed(bundle, format) = recognise(target)? else { return Ok(None) };
     let Some(grafts) = unpack(&bundle, format, &into.join("graft"), is_graft)? else {
-        return Err(Error::NoHost { folder: bundle });
+        return Err(Error::NoHost { folder: bundle, programs: Programs::default() });
     };
     let stock = match stock_of(&bundle)? {
         Some(stock) => unpack(&stock, format, &into.join("stock"), |_, name, _| Ok(grafts.contains_key(name)))?,

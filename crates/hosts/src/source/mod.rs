@@ -3,9 +3,11 @@
 //! | module | what lives there |
 //! | --- | --- |
 //! | `walk` | the `libc.a`s and the grafts under a folder |
+//! | `programs` | the linked programs under a folder |
 //! | `contents` | a look into a packed bundle, for checks of what is inside |
 
 pub(crate) mod contents;
+pub(crate) mod programs;
 pub(crate) mod walk;
 
 use std::path::{Path, PathBuf};
@@ -16,6 +18,7 @@ use crate::file::host_file::HostFile;
 use crate::file::signature::signature;
 use crate::host::planner::Planner;
 use crate::prove::prepared;
+use crate::source::programs::programs;
 use crate::source::walk::walk;
 
 /// Files to graft.
@@ -83,8 +86,8 @@ impl Hosts {
         }
         skipped.sort_by(|one, other| one.path.cmp(&other.path));
         match taken.is_empty() {
-            true if skipped.is_empty() => Err(Error::NoHost { folder }),
-            true => Err(Error::NothingGraftable { folder, skipped }),
+            true if skipped.is_empty() => Err(Error::NoHost { programs: programs(&folder)?, folder }),
+            true => Err(Error::NothingGraftable { programs: programs(&folder)?, folder, skipped }),
             false => Ok((taken, skipped)),
         }
     }

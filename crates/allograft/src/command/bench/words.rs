@@ -11,7 +11,7 @@ use super::cases::is_case;
 const SUITE: &str = "suite:";
 
 /// Returns the place of the first word that is neither an option nor an option's value, before a `--`.
-fn first_value(parser: &Command, words: &[OsString]) -> Option<usize> {
+pub(crate) fn first_value(parser: &Command, words: &[OsString]) -> Option<usize> {
     let takes_value = |text: &str| {
         let found = parser.get_arguments().find(|argument| match text.strip_prefix("--") {
             Some(long) => argument.get_long() == Some(long),
@@ -61,7 +61,7 @@ pub(crate) fn separated(parser: &Command, mut words: Vec<OsString>) -> Result<Ve
 }
 
 /// Returns the name of the case that a word names.
-pub(super) fn case(word: &OsStr) -> Option<&str> {
+pub(crate) fn case(word: &OsStr) -> Option<&str> {
     let name = word.to_str()?;
     let name = name.strip_prefix(SUITE).unwrap_or(name);
     is_case(name).then_some(name)
