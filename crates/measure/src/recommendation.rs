@@ -133,10 +133,16 @@ pub fn recommend(arms: &[ArmResult], cases: &[CaseResult], objective: Objective)
     }
     let chosen = choose(&candidates, objective);
     let rounds = cases.iter().map(|case| case.rounds).min().unwrap_or(0);
-    let reason = match chosen {
+    let mut reason = match chosen {
         Some(candidate) => reason_to_take(candidate, &candidates, objective, rounds),
         None => reason_to_keep(&candidates, cases, objective, rounds),
     };
+    if let Some(code) = cases.iter().find_map(|case| case.exit_code.filter(|code| *code != 0)) {
+        reason.push_str(&format!(
+            " But the program ended with exit code {code} in every run, with stock too: this is of use only if it did \
+             its work."
+        ));
+    }
     Some(Recommendation {
         arm: chosen.map_or("stock", |candidate| candidate.arm.origin.name.as_str()).to_owned(),
         reason,
@@ -316,6 +322,16 @@ fn reason_to_keep(candidates: &[Candidate<'_>], cases: &[CaseResult], objective:
     };
     // Prefer to mention an arm that is certainly faster, rather than one that may be faster still by chance.
     let best = best(true).or_else(|| best(false));
+    if let (Objective::Speed | Objective::Balanced, Some(best), true) = (objective, best, (1..ENOUGH).contains(&rounds))
+    {
+        return format!(
+            "No answer yet, so keep what you have: {} tell too little. The best so far is {}: {} times stock's time. \
+             Give it a greater `--budget`.",
+            figures::rounds(rounds),
+            best.arm.origin.name,
+            interval(&best.time)
+        );
+    }
     let mut text = "Keep what you have: ".to_owned();
     match (objective, best) {
         (Objective::Memory, _) => {

@@ -224,3 +224,35 @@ fn a_small_server_is_not_kept_from_the_cure() {
         assert!(taken.reason.contains(told), "`{told}` is missing in: {}", taken.reason);
     }
 }
+
+/// One round says nothing: not that stock is as good, either.
+#[test]
+fn few_rounds_give_no_answer() {
+    let mut cases = crate::report::samples::results().cases;
+    cases.iter_mut().for_each(|case| (case.rounds, case.exit_code) = (1, None));
+    let single = ArmResult {
+        ratio_to_stock: Some(Ratio { low: None, high: None, ..ratio([0.2, 0.2, 0.2]) }),
+        ..arm("quick", 0.2, 1.0, Some(1.0))
+    };
+    let arms = [
+        arm("stock", 1.0, 1.0, Some(1.0)),
+        ArmResult { ratio_to_stock: single.ratio_to_stock.map(|ratio| Ratio { p_value: 1.0, ..ratio }), ..single },
+    ];
+    let told = recommend(&arms, &cases, Objective::Balanced).unwrap();
+    assert_eq!((told.arm.as_str(), told.command), ("stock", None));
+    for part in ["No answer yet", "1 round", "The best so far is quick: 0.20", "`--budget`"] {
+        assert!(told.reason.contains(part), "{part}: {}", told.reason);
+    }
+    assert!(!told.reason.contains("nothing is faster"), "{}", told.reason);
+}
+
+/// A program that only prints how it is used says nothing about its work.
+#[test]
+fn a_failing_program_is_pointed_out() {
+    let mut cases = crate::report::samples::results().cases;
+    for (code, says) in [(Some(2), true), (Some(0), false), (None, false)] {
+        cases.iter_mut().for_each(|case| (case.rounds, case.exit_code) = (20, code));
+        let reason = recommend(&arms(), &cases, Objective::Speed).unwrap().reason;
+        assert_eq!(reason.contains("exit code 2 in every run"), says, "{reason}");
+    }
+}

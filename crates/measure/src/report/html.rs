@@ -40,10 +40,10 @@ pub fn html(results: &Results) -> String {
         // Writing to a string cannot fail.
         let _ = write!(body, "<section><h2>{} <small>{rounds}</small></h2>", escaped(&case.title()));
         if let Some(ending) = &case.ending() {
-            let _ = write!(body, "<p class=\"warning\">{}.</p>", escaped(ending));
+            let _ = write!(body, "<p class=\"warning\">{}.</p>", prose(ending));
         }
         if let Some(noise) = &case.too_noisy {
-            let _ = write!(body, "<p class=\"warning\">{}</p>", escaped(noise));
+            let _ = write!(body, "<p class=\"warning\">{}</p>", prose(noise));
         }
         body.push_str(&wide(&chart::times(case)));
         body.push_str(&tables::case(case, results));
@@ -75,7 +75,7 @@ fn head(results: &Results) -> String {
             "<div class=\"verdict\"><p class=\"choice\">{}<small>for {}</small></p><p>{}</p>",
             escaped(name),
             recommendation.objective.name(),
-            escaped(&recommendation.reason)
+            prose(&recommendation.reason)
         );
         if let Some(command) = &recommendation.command {
             let _ = write!(text, "<pre>{}</pre>", escaped(command));
@@ -84,7 +84,7 @@ fn head(results: &Results) -> String {
         let _ = write!(text, "<p class=\"quiet\">Not beaten in both time and memory: {}.</p></div>", pareto.join(", "));
     }
     for warning in &results.warnings {
-        let _ = write!(text, "<p class=\"warning\">{}</p>", escaped(warning));
+        let _ = write!(text, "<p class=\"warning\">{}</p>", prose(warning));
     }
     if results.interrupted {
         text.push_str("<p class=\"warning\">Interrupted: these are the rounds that were complete.</p>");
@@ -102,6 +102,20 @@ fn wide(chart: &str) -> String {
     format!("<div class=\"wide\">{chart}</div>")
 }
 
+/// Returns a sentence as HTML: words between backticks are code.
+fn prose(text: &str) -> String {
+    let parts: Vec<&str> = text.split('`').collect();
+    // Backticks that come in pairs leave an odd number of parts.
+    if parts.len().is_multiple_of(2) {
+        return escaped(text);
+    }
+    let part = |(at, part): (usize, &&str)| match at % 2 {
+        0 => escaped(part),
+        _ => format!("<code>{}</code>", escaped(part)),
+    };
+    parts.iter().enumerate().map(part).collect()
+}
+
 /// Escapes for text and for attribute values.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
@@ -117,4 +131,15 @@ fn escaped(text: &str) -> String {
         }
     }
     escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_between_backticks_are_code() {
+        assert_eq!(prose("take `--budget <1>` & `x`."), "take <code>--budget &lt;1&gt;</code> &amp; <code>x</code>.");
+        assert_eq!((prose("a ` b"), prose("")), ("a ` b".to_owned(), String::new()));
+    }
 }

@@ -55,10 +55,11 @@ mod tests {
             "allograft graft libc.a --donor mimalloc",
             "a<b&\"c\"",
             "prints `<1>`",
+            "ended with exit code 3 in every run, with stock too",
         ] {
             assert!(text.contains(figure), "{figure}");
         }
-        assert!(text.contains("ends with exit code 3, with stock and in every run; stock says `3 <findings>`"));
+        assert!(text.contains("ends with exit code 3, with stock and in every run; stock says 3 <findings>"));
         // A NaN or an infinity would be drawn somewhere.
         assert!(!page.contains("NaN") && !page.contains("inf"), "a number that is none");
         let numbers =

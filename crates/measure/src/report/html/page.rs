@@ -19,6 +19,7 @@ p{margin:.4rem 0;max-width:46rem}.quiet{color:var(--quiet);font-size:.9rem}\
 .warning{background:var(--warn-panel);color:var(--warn);padding:.5rem .75rem;border-radius:6px;max-width:none}\
 pre{background:var(--paper);border:1px solid var(--line);border-radius:6px;padding:.6rem .8rem;white-space:pre-wrap;overflow-wrap:anywhere;margin:.75rem 0;\
 font:.9rem/1.4 ui-monospace,'Cascadia Mono','DejaVu Sans Mono',monospace}\
+code{font:.92em ui-monospace,'Cascadia Mono','DejaVu Sans Mono',monospace}\
 .wide{overflow-x:auto}table{border-collapse:collapse;font-size:.85rem;font-variant-numeric:tabular-nums;width:100%}\
 th,td{padding:.3rem .55rem;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}\
 .dense{font-size:.78rem}.dense th,.dense td{padding:.25rem .38rem}th:first-child,td:first-child{text-align:left}\
@@ -29,7 +30,7 @@ td .quiet{font-size:1em}.better{color:var(--good)}.worse{color:var(--bad)}\
 dl{display:grid;grid-template-columns:max-content 1fr;gap:.25rem 1rem;font-size:.9rem;margin:0}dt{color:var(--quiet)}\
 dd{margin:0;overflow-wrap:anywhere}\
 svg{display:block;width:100%;height:auto;margin:.5rem 0 1rem;overflow:visible}\
-svg text{font:12px system-ui,-apple-system,'Segoe UI',Roboto,'Noto Sans',sans-serif;fill:var(--ink)}svg .tick{fill:var(--quiet);font-size:11px}\
+svg text{font:12px system-ui,-apple-system,'Segoe UI',Roboto,'Noto Sans',sans-serif;fill:var(--ink);paint-order:stroke;stroke:var(--paper);stroke-width:3px;stroke-linejoin:round}svg .tick{fill:var(--quiet);font-size:11px}\
 svg .grid{stroke:var(--line);stroke-width:1}svg .bar{fill:var(--bar)}svg .bar.stock{fill:var(--stock)}svg .whisker{stroke:var(--ink);stroke-width:1.5;fill:none}\
 svg .one{stroke:var(--quiet);stroke-width:1;stroke-dasharray:4 3}svg .pareto{stroke:var(--accent);stroke-width:1.5;fill:none;stroke-dasharray:6 3}\
 svg .leader{stroke:var(--quiet);stroke-width:1;fill:none}svg .dot{fill:var(--bar);stroke:var(--paper);stroke-width:1.5}svg .dot.stock{fill:var(--stock)}svg .dot.chosen{fill:var(--accent);stroke:var(--ink)}\
