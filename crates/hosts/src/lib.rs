@@ -63,6 +63,7 @@ pub use error::{Error, NOT_BUILT};
 pub use examination::{Examined, examine, examine_and_run};
 pub use file::attributes::Attributes;
 pub use file::bundle::Format;
+pub use file::names::host_of_backup;
 pub use file::temporaries::{Ending, left_behind, remove_temporaries};
 pub use format::StringFunction;
 pub use graft::{graft, graft_under};

@@ -202,6 +202,13 @@ impl Arguments {
             return Err(Failure::usage(format!("`{typed}` names a toolchain, and `cargo allograft` has one already"))
                 .with_help(format!("name it first: `cargo {typed} allograft COMMAND`")));
         }
+        if typed.starts_with('-') {
+            let help = match typed.split('=').next() {
+                Some("--profile") => "allograft's is `--donor-profile NAME`; cargo's follows the command".to_owned(),
+                _ => format!("cargo's options follow the command: `cargo allograft COMMAND {typed}`"),
+            };
+            return Err(Failure::usage(format!("`{typed}` is before the command, and not allograft's")).with_help(help));
+        }
         let command = CargoCommand::of(&name);
         let words: Vec<OsString> = words.collect();
         let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
@@ -278,7 +285,12 @@ mod tests {
 
     #[test]
     fn wrong_usage() {
-        for (typed, says) in [("clean", "`cargo clean` links no program"), ("+nightly build", "names a toolchain")] {
+        for (typed, says) in [
+            ("clean", "`cargo clean` links no program"),
+            ("+nightly build", "names a toolchain"),
+            ("--profile small build", "`--profile` is before the command"),
+            ("-q build", "`-q` is before the command"),
+        ] {
             let failure = order(typed).unwrap_err();
             assert!(failure.exit_code == 2 && failure.message.contains(says), "{}", failure.message);
         }

@@ -211,6 +211,10 @@ fn run(mut order: Order, bench: &Bench, output: &Output) -> Result<ExitCode, Fai
     for word in &typed_options {
         command = format!("{command} {}", typed(std::slice::from_ref(word)));
     }
+    output.note(format_args!(
+        "`{}` is linked with stock now, as the first arm: a build links it anew",
+        program.display()
+    ));
     bench.run_linked(Linked { arms: &arms, programs, command, host: &host, folder }, output)
 }
 

@@ -311,6 +311,10 @@ fn summary(grafts: &Grafts, places: &Places<'_>, output: &Output) -> Page {
         let what = match (host.action, &host.operation) {
             (Action::Unchanged, _) => ", which it carries already".to_owned(),
             (_, Operation::Archive(operation)) => format!(" in place of {}", replaced(host, operation)),
+            (Action::Replaced, Operation::Executable(operation)) if host.before.anything() => {
+                let Carried { malloc, strings } = &host.before;
+                format!("{}, in place of {}", executable::place(operation), named(malloc.as_ref(), strings.is_some()))
+            }
             (_, Operation::Executable(operation)) => executable::place(operation),
         };
         let _ = writeln!(

@@ -49,8 +49,9 @@ pub(crate) struct Inspect {
     files: Vec<PathBuf>,
     /// Exit with 1 unless malloc is this one
     ///
-    /// Exit with 1 unless every file's malloc is this one; in images, that of every executable with a malloc: a donor's
-    /// name, mallocng, oldmalloc, glibc, go, zig, another allocator's name, none, or unknown
+    /// Exit with 1 unless every file's malloc is this one. In folders, programs and what has a malloc count, without
+    /// allograft's backups; in images, executables with a malloc. The name is a donor's, mallocng, oldmalloc, glibc,
+    /// go, zig, another allocator's, none, or unknown
     #[arg(long, value_name = "NAME")]
     expect: Option<String>,
     /// Root folder of an image with the files
@@ -94,12 +95,22 @@ struct Inspected {
     result: Result<Report, Failure>,
     /// The image that it is in, by its place among those that were seen.
     image: Option<usize>,
+    /// Whether it was found in a folder that the user named.
+    in_folder: bool,
 }
 
 impl Inspected {
     /// A file of which nothing could be read.
     fn unread(path: PathBuf, failure: Failure) -> Inspected {
-        Inspected { path, sha256: None, result: Err(failure), image: None }
+        Inspected { path, sha256: None, result: Err(failure), image: None, in_folder: false }
+    }
+
+    /// Whether `--expect` is about it. In a folder it is not about start files and libraries without a malloc, nor
+    /// about allograft's own backups.
+    fn counts(&self, report: &Report) -> bool {
+        let is_backup = hosts::host_of_backup(&self.path).is_some_and(|host| host.is_file());
+        let has_none = report.kind != inspector::Kind::Executable && report.malloc.name == inspector::name::NONE;
+        !self.in_folder || !(is_backup || has_none)
     }
 }
 
@@ -137,6 +148,9 @@ impl Inspect {
                 if inspected.len() == before {
                     let failure = cannot(path, "it holds no ELF file and no static archive");
                     inspected.push(Inspected::unread(path.clone(), failure));
+                }
+                for file in &mut inspected[before..] {
+                    file.in_folder = true;
                 }
             } else if is_packed(path) {
                 progress.step(&path.display().to_string());
@@ -231,6 +245,10 @@ fn compare(
             fits.push(seen[number].expects(file, expected));
             continue;
         }
+        if !file.counts(report) {
+            fits.push(None);
+            continue;
+        }
         let name = &report.malloc.name;
         fits.push(Some(name == expected));
         if name != expected {
@@ -243,6 +261,14 @@ fn compare(
                 .with_help(to_have(expected, report)),
             );
         }
+    }
+    let is_looked_at = inspected.iter().any(|file| file.in_folder && file.result.is_ok());
+    if let (Some(expected), true) = (expected, is_looked_at && seen.is_empty() && fits.iter().all(Option::is_none)) {
+        as_expected = false;
+        output.error(
+            &Failure::unexpected(format!("no program and no archive with a malloc is there to carry `{expected}`"))
+                .with_help("name a folder with programs, or with a `libc.a`"),
+        );
     }
     for seen in seen {
         as_expected &= seen.tell(expected, output) != Some(false);
@@ -336,7 +362,7 @@ fn inspect_packed(path: &Path, hashed: bool, inspected: &mut Vec<Inspected>) {
     let mut hosts = Vec::new();
     let mut one = |path: PathBuf, bytes: &[u8]| {
         let sha256 = hashed.then(|| hosts::sha256(bytes));
-        hosts.push(Inspected { result: report(&path, bytes), sha256, image: None, path });
+        hosts.push(Inspected { result: report(&path, bytes), sha256, image: None, in_folder: false, path });
     };
     match hosts::each_host(path, &mut one) {
         Ok(_) => {
@@ -362,7 +388,7 @@ impl Reader<'_> {
             Err(error) => return Inspected::unread(path.clone(), unreadable(&path, error)),
         };
         let sha256 = self.hashed.then(|| hosts::sha256(&bytes));
-        Inspected { result: self.report(&path, &bytes), sha256, image: None, path }
+        Inspected { result: self.report(&path, &bytes), sha256, image: None, in_folder: false, path }
     }
 
     fn report(&mut self, path: &Path, bytes: &[u8]) -> Result<Report, Failure> {

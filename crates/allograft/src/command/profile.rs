@@ -112,7 +112,7 @@ impl Profile {
         };
         let duration = self.duration.or(self.pid.map(|_| ATTACHED)).map(Duration::from_secs_f64);
         let options = Options { rate: self.rate, duration, interrupted: interruption()? };
-        let recording = profiler::record(&target, &options).map_err(failed)?;
+        let recording = profiler::record(&target, &options).map_err(|error| failed(error, &self.command))?;
         let mut profiled = profiler::analyse(recording);
         self.recommend(&mut profiled);
         for warning in &profiled.analysis.warnings {
@@ -199,12 +199,17 @@ impl Profile {
     }
 }
 
-fn failed(error: Error) -> Failure {
+/// Returns the failure of a recording. `command` is the program with its arguments; empty for a process.
+fn failed(error: Error, command: &[OsString]) -> Failure {
     let help = match &error {
         Error::Start { program, source } => match Path::new(program) {
             path if path.is_dir() => "it is a folder: name a program in it".to_owned(),
             path if path.is_file() && !program.contains('/') => {
                 format!("a program is searched on the command path: that in this folder is `./{program}`")
+            }
+            // The file says more than the system where it may be read.
+            path if fs::read(path).is_ok_and(|bytes| inspector::inspect(&bytes).is_err()) => {
+                "it is not a program: name an executable, as a build writes it".to_owned()
             }
             _ => mend(source).to_owned(),
         },
@@ -220,7 +225,16 @@ fn failed(error: Error) -> Failure {
         Error::Architecture { .. } | Error::Unsupported => {
             "profile it on a machine of its own architecture, with a build of allograft for that".to_owned()
         }
-        Error::Short { .. } => "give it more work, or a higher `--rate`".to_owned(),
+        Error::Short { .. } => match command.first() {
+            Some(program) => {
+                let words: Vec<String> = command.iter().map(|word| quoted(&word.to_string_lossy())).collect();
+                format!(
+                    "give it more work; or time it, which takes no samples: `{}`",
+                    command_to_measure(&program.to_string_lossy(), &words.join(" "))
+                )
+            }
+            None => "record for longer: `--duration SECONDS`, or look more often: `--rate HZ`".to_owned(),
+        },
     };
     Failure::usage(error.to_string()).with_help(help)
 }

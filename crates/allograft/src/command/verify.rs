@@ -79,6 +79,12 @@ impl Verified {
         self.checks.iter().all(|check| check.ok)
     }
 
+    /// Whether it has no note of `graft` on its entry points, as a program that was linked with a donor.
+    fn was_only_linked(&self) -> bool {
+        let is_missing = |check: &Check| !check.ok && check.detail.contains("no note on the entry points");
+        self.checks.iter().any(|check| check.name == "entries" && is_missing(check))
+    }
+
     /// Says how many checks passed or failed, and which were not run.
     fn summary(&self) -> String {
         let (all, failed) = (self.checks.len(), self.checks.iter().filter(|check| !check.ok).count());
@@ -113,12 +119,16 @@ impl Verify {
             ))
             .with_help("name the graft that this stock file belongs to"));
         }
-        let (mut verified, mut stock) = (Vec::new(), Vec::new());
+        let (mut verified, mut stock, mut linked) = (Vec::new(), Vec::new(), Vec::new());
         for graft in grafts {
             let (file, name) = (graft.libc.clone(), graft.name.clone());
             let done = self.verify(graft, output)?;
             if !done.ok() && is_stock(&file) {
                 stock.push(name);
+            } else if done.was_only_linked()
+                && let Some(donor) = donor_in(&file)
+            {
+                linked.push((name, donor));
             }
             verified.push(done);
         }
@@ -132,6 +142,15 @@ impl Verify {
             output.document(document)?;
         } else {
             output.text(&listing(&verified, output))?;
+        }
+        for (path, donor) in linked {
+            let path = path.display();
+            output.error(
+                &Failure::unexpected(format!(
+                    "`{path}` has no note of `allograft graft`: it was linked with a donor, or a tool took the note away"
+                ))
+                .with_help(format!("`allograft inspect {path} --expect {donor}` checks what was linked")),
+            );
         }
         for path in stock {
             let path = path.display();
@@ -232,6 +251,12 @@ impl Verify {
         }
         Ok(Verified { path, stock, checks, differences, not_run: left_out })
     }
+}
+
+/// Returns the donor that serves malloc in the file.
+fn donor_in(path: &Path) -> Option<String> {
+    let report = fs::read(path).ok().and_then(|bytes| inspector::inspect(&bytes).ok())?;
+    donors::find(&report.malloc.name).map(|donor| donor.name.to_owned())
 }
 
 /// Whether the file carries no donor at all: it was not grafted, or another tool took the graft's notes away.

@@ -34,6 +34,18 @@ fn output(program: &Path, arguments: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(output.stdout).unwrap())
 }
 
+/// A trial in which nothing is printed, or which fails, is not shown as a proof; a second graft says what it replaces.
+#[test]
+fn a_trial_says_how_much_it_proves() {
+    let lab = Lab::new();
+    program(&lab, "server");
+    let silent = lab.run(["graft", "server", "--try", "--"]).exits(0).out;
+    assert!(silent.contains("the same 0 bytes; both print nothing, which proves little"), "{silent}");
+    let telling = lab.run(["graft", "server", "--donor", "mimalloc", "--try", "--", "words"]).exits(0).out;
+    assert!(telling.contains("exit status: 0 and the same 6 bytes\n"), "{telling}");
+    assert!(telling.contains(" in place of snmalloc "), "{telling}");
+}
+
 /// strip clears the program headers of stock, which a graft does not use. They may lie in the segment with the code.
 #[test]
 fn a_graft_that_was_stripped_later_is_whole() {

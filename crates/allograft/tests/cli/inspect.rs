@@ -55,6 +55,21 @@ fn folders_are_walked() {
     lab.run(["inspect", "none"]).exits(2).says(&["`none`"]);
 }
 
+/// In a folder, `--expect` is about what has a malloc: not about start files, nor about backups of grafts.
+#[test]
+fn a_grafted_folder_is_as_expected() {
+    let lab = Lab::new();
+    lab.libc("sdk/libc.a");
+    lab.put("empty.c", b"int nothing;\n");
+    crate::lab::tool(fixtures::cc().args(["-c", "-o", "sdk/crt1.o", "empty.c"]).current_dir(lab.path("")));
+    lab.run(["graft", "sdk"]).exits(0);
+    lab.run(["inspect", "sdk", "--expect", "snmalloc"]).exits(0);
+    lab.run(["inspect", "sdk/crt1.o", "--expect", "snmalloc"]).exits(1);
+    lab.run(["inspect", "sdk", "--expect", "mallocng"]).exits(1).says(&["`sdk/libc.a`"]);
+    lab.run(["undo", "sdk"]).exits(0);
+    lab.run(["inspect", "sdk", "--expect", "snmalloc"]).exits(1).says(&["`sdk/libc.a`"]);
+}
+
 #[test]
 fn a_name_that_nobody_has_is_pointed_out() {
     let lab = Lab::new();

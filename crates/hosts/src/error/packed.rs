@@ -70,7 +70,9 @@ impl PackedError {
                 "no toolchain makes such a bundle: do not unpack it; get it from where it is published"
             }
             PackedError::Unsupported(_) => "unpack it, graft the folder, and pack that again",
-            PackedError::NoSwiftSdk => "unpack it and graft the folder",
+            PackedError::NoSwiftSdk => {
+                "unpack it, and graft the folder or a file in it; a compressed image is unpacked first: `gunzip FILE`"
+            }
         }
     }
 }

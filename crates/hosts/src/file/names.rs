@@ -35,6 +35,11 @@ pub(crate) fn is_backup(path: &Path) -> bool {
     host_of_sidecar(path).is_some_and(|host| path == backup_path(&host))
 }
 
+/// The host of the backup at `path`; `None` if that is not the name of one.
+pub fn host_of_backup(path: &Path) -> Option<PathBuf> {
+    host_of_sidecar(path).filter(|_| is_backup(path))
+}
+
 /// The folder that holds `path`; `.` for a bare name.
 pub(crate) fn folder_of(path: &Path) -> &Path {
     match path.parent() {
@@ -53,6 +58,8 @@ mod tests {
         assert_eq!(host_of_sidecar(&backup_path(host)).as_deref(), Some(host));
         assert_eq!(host_of_sidecar(&record_path(host)).as_deref(), Some(host));
         assert_eq!(host_of_sidecar(host), None);
+        assert_eq!(host_of_backup(&backup_path(host)).as_deref(), Some(host));
+        assert_eq!((host_of_backup(&record_path(host)), host_of_backup(host)), (None, None));
         assert_eq!(host_of_sidecar(Path::new("/sdk/.allograft-stock")), None);
     }
 }

@@ -232,7 +232,13 @@ fn changes<'g>(stock: &Path, source: &Source, grafts: &'g [Option<survey::Grafts
     }
     if let Some(list) = file_of(stock, LIST)? {
         let list = document::list(&list.content, naming, &configs);
-        documents.push((LIST, list.ok_or_else(|| damaged(&source.path, format!("its `{LIST}` lists other images")))?));
+        let reason = || {
+            format!(
+                "its `{LIST}` does not name each configuration by its SHA-256, `HEX.json`, as `docker save` and `podman \
+                 save` do"
+            )
+        };
+        documents.push((LIST, list.ok_or_else(|| damaged(&source.path, reason()))?));
     }
     // A blob that the stock layout has already is its own, and stays when the graft is taken back.
     added.retain(|name, _| !has(stock, name));

@@ -132,7 +132,13 @@ pub(crate) fn compare(
             )
         }
         () => {
-            let errors = if stock.stderr == graft.stderr { "" } else { "; what they say on standard error differs" };
+            let errors = match (stock.stderr == graft.stderr, stock.stdout.is_empty() && stock.stderr.is_empty()) {
+                (false, _) => "; what they say on standard error differs",
+                (true, true) => "; both print nothing, which proves little",
+                (true, false) if !stock.status.success() => "; both fail, which proves little if that was not meant",
+                (true, false) if stock.stdout.is_empty() => ", and the same on standard error",
+                (true, false) => "",
+            };
             return Ok(format!(
                 "with these arguments: {} and the same {} bytes{errors}",
                 stock.status,

@@ -311,6 +311,11 @@ impl Image<'_, '_> {
                  link the object that `allograft emit --as object` writes"
                     .to_owned(),
             ),
+            _ if self.libc() == Libc::Musl && self.note().is_some() => (
+                GraftMethod::Relink,
+                "another donor takes another graft of the libc.a that it is linked with, or of the stock program"
+                    .to_owned(),
+            ),
             _ if self.libc() == Libc::Musl => {
                 (GraftMethod::Relink, "graft the libc.a that it is linked with, and link it again".to_owned())
             }

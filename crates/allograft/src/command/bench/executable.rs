@@ -113,6 +113,12 @@ impl Executable {
         donors::all().iter().filter(move |donor| donor.has_blob(arch))
     }
 
+    /// The donors for this architecture that do not go into executables.
+    pub(super) fn for_archives_only(&self) -> Vec<&'static str> {
+        let others = donors::all().iter().filter(|donor| donor.supports(self.arch) && !donor.has_blob(self.arch));
+        others.map(|donor| donor.name).collect()
+    }
+
     /// Returns why the program's string functions cannot be exchanged, or `None` if they can.
     fn no_strings(&self) -> Option<String> {
         let donor = self.offered().next()?;

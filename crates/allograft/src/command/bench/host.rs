@@ -42,8 +42,10 @@ impl StockMusl {
             Some(path) if path.is_dir() => path.join("libc.a"),
             Some(path) => path.to_owned(),
             None => usual().into_iter().find(|path| path.is_file()).ok_or_else(|| {
-                Failure::usage("there is no static musl in the usual places")
-                    .with_help("name it: `--host LIBC`, the libc.a that your programs are linked with")
+                Failure::usage("there is no static musl in the usual places").with_help(
+                    "the suite is linked with it, and so is what `--build` makes: name it, `--host LIBC`. A program \
+                         that exists needs none: `allograft bench ./program ARGS`",
+                )
             })?,
         };
         let stock = hosts::stock_of(&libc)?;

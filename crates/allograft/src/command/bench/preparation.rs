@@ -1,6 +1,6 @@
 //! Prepares a measurement: makes or finds the programs of all arms, and decides how they are run.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,6 +26,7 @@ impl Bench {
             return self.prepare_program(build, output, interrupted);
         }
         if !self.command.is_empty() {
+            launched(&self.command[0], output);
             return match Dynamic::find(&self.command)? {
                 Some(program) => self.prepare_dynamic(program, output, interrupted),
                 None => self.prepare_executable(output, interrupted),
@@ -54,6 +55,12 @@ impl Bench {
         self.reaches(&line)?;
         let executable = Executable::find(&self.command[0])?;
         let (arms, without_strings) = executable.arms(self.donors.as_deref())?;
+        if self.donors.is_none() {
+            output.note(format_args!(
+                "not measured, as they go into a libc.a only: {}; `--build CMD` links the program with each",
+                executable.for_archives_only().join(", ")
+            ));
+        }
         let folder = Scratch::new()?;
         // If one donor is refused, all are.
         let needed = 2;
@@ -212,6 +219,20 @@ impl Bench {
 /// Returns each value as `Some`; if there are none, `None` once.
 pub(super) fn each_or_none<T: Copy>(given: &[T]) -> impl Iterator<Item = Option<T>> + Clone + '_ {
     given.is_empty().then_some(None).into_iter().chain(given.iter().copied().map(Some))
+}
+
+/// Programs that are there to start others.
+const LAUNCHERS: [&str; 13] =
+    ["ash", "bash", "busybox", "dash", "env", "ksh", "make", "nice", "sh", "taskset", "time", "timeout", "xargs"];
+
+/// Notes that only the named program is exchanged, if that is one that starts others.
+fn launched(program: &OsStr, output: &Output) {
+    if let Some(name) = Path::new(program).file_name().and_then(OsStr::to_str).filter(|name| LAUNCHERS.contains(name)) {
+        output.note(format_args!(
+            "each arm exchanges the malloc of `{name}` alone: programs that it starts keep theirs; name the program to \
+             measure itself"
+        ));
+    }
 }
 
 /// Refuses a program for another architecture: it would run under an emulator, whose times mean nothing.

@@ -144,7 +144,7 @@ fn one(source: &Source, image: &Image, hashed: bool, number: usize, inspected: &
             (Err(problem), _) => Err(cannot(&inside(), problem)),
             (Ok(_), None) => continue,
         };
-        inspected.push(Inspected { path: shown, sha256, result, image: Some(number) });
+        inspected.push(Inspected { path: shown, sha256, result, image: Some(number), in_folder: false });
     }
     if inspected.len() == before {
         let failure = cannot(Path::new(&title(&source.path, image)), "it holds no ELF file and no static archive");
