@@ -7,6 +7,7 @@
 //!
 //! | module | what lives there |
 //! | --- | --- |
+//! | `arena` | memory that grows in blocks |
 //! | `compression` | gzip, zstd and xz, recognised by their first bytes |
 //! | `digest` | SHA-256 of what is read |
 //! | `docker` | archives of `docker save` |
@@ -14,14 +15,17 @@
 //! | `image` | an image: documents, environment, layers |
 //! | `limits` | limits for hostile images |
 //! | `merge` | one tree of several layers |
+//! | `nodes` | the nodes of a tree, 32 bytes each |
 //! | `oci` | indexes, manifests, configurations |
 //! | `package` | `.deb`, `.apk`, and zips such as wheels |
+//! | `paths` | the paths of a tree, each part once |
 //! | `source` | recognises the format of a file or folder |
 //! | `spool` | the temporary file |
 //! | `store` | the blobs, in a folder or in a tar |
 //! | [`tar`] | the entries of a tar |
 //! | `tree` | the files of an image |
 
+mod arena;
 mod compression;
 mod digest;
 mod docker;
@@ -29,8 +33,10 @@ mod error;
 mod image;
 mod limits;
 mod merge;
+mod nodes;
 mod oci;
 mod package;
+mod paths;
 mod source;
 mod spool;
 mod store;

@@ -17,6 +17,10 @@ pub(crate) const MOST_NESTED: u64 = 8;
 pub(crate) const MOST_LAYERS: u64 = 1000;
 /// The number of entries in all layers of one image, ten times that of large images.
 pub(crate) const MOST_ENTRIES: u64 = 2_000_000;
+/// The number of entries of a zip: the reader of zips keeps its whole directory, five times a tree's memory.
+pub(crate) const MOST_ZIPPED: u64 = 400_000;
+/// The bytes that are read to find and to read the directory of a zip: names, comments, extra fields.
+pub(crate) const MOST_ZIP_DIRECTORY: u64 = 64 << 20;
 /// The length of all names of one image, with the targets of links, extended attributes, and the names of folders that
 /// are only implied.
 pub(crate) const MOST_NAME_BYTES: u64 = 256 << 20;

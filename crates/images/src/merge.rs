@@ -3,13 +3,14 @@
 //!
 //! (OCI image-spec, layer.md, "Applying Changesets" and "Whiteouts".)
 
-use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 
-use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
+use foldhash::{HashMap, HashMapExt};
 
 use crate::error::{Checked, Problem, shown};
 use crate::limits::{MOST_ENTRIES, MOST_KEPT, MOST_NAME_BYTES};
+use crate::nodes::{Nodes, Own};
+use crate::paths::{Id, Paths, ROOT};
 use crate::spool::{Part, Spooling};
 use crate::tar::{Content, Entry, Kind as EntryKind};
 use crate::tree::{Kind, Node, Tree};
@@ -23,33 +24,11 @@ pub type Keep<'k> = &'k dyn Fn(&[u8], u64, &[u8]) -> bool;
 /// The layers that were merged so far.
 pub(crate) struct Merge<'k> {
     keep: Keep<'k>,
-    nodes: BTreeMap<Vec<u8>, Node>,
-    contents: Vec<NumberedFile>,
+    paths: Paths,
+    nodes: Nodes,
     spool: Spooling,
-    /// Paths that are removed from the layers below, with everything under them.
-    hidden: HashSet<Vec<u8>>,
-    /// Folders whose content in the layers below is hidden.
-    covered: HashSet<Vec<u8>>,
     entries: u64,
     name_bytes: u64,
-}
-
-/// A numbered file.
-#[derive(Debug, Clone, Copy)]
-struct NumberedFile {
-    size: u64,
-    part: Option<Part>,
-}
-
-/// An object of one layer at a path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Own {
-    File(u64),
-    Folder,
-    /// A folder that no entry describes.
-    Implied,
-    Symlink,
-    Special,
 }
 
 /// The layer that is being read.
@@ -58,36 +37,25 @@ pub(crate) struct Layer<'m, 'k> {
     number: usize,
     /// Whether names that start with `.wh.` are whiteouts.
     whiteouts: bool,
-    own: HashMap<Vec<u8>, Own>,
-    hidden: Vec<Vec<u8>>,
-    covered: Vec<Vec<u8>>,
+    /// The numbers of its files that a layer above hides.
+    below: HashMap<Id, u32>,
 }
 
 impl<'k> Merge<'k> {
     pub(crate) fn new(keep: Keep<'k>) -> Checked<Merge<'k>> {
-        Ok(Merge {
-            keep,
-            nodes: BTreeMap::new(),
-            contents: Vec::new(),
-            spool: Spooling::new()?,
-            hidden: HashSet::new(),
-            covered: HashSet::new(),
-            entries: 0,
-            name_bytes: 0,
-        })
+        let (paths, nodes) = (Paths::new()?, Nodes::new());
+        Ok(Merge { keep, paths, nodes, spool: Spooling::new()?, entries: 0, name_bytes: 0 })
     }
 
     /// Begins the layer below those that were merged.
     pub(crate) fn layer(&mut self, number: usize, whiteouts: bool) -> Layer<'_, 'k> {
-        Layer { merge: self, number, whiteouts, own: HashMap::new(), hidden: Vec::new(), covered: Vec::new() }
+        Layer { merge: self, number, whiteouts, below: HashMap::new() }
     }
 
     pub(crate) fn finish(self) -> Checked<Tree> {
-        Ok(Tree {
-            nodes: self.nodes,
-            contents: self.contents.iter().map(|kept| kept.part).collect(),
-            spool: self.spool.finish()?,
-        })
+        let Merge { paths, nodes, spool, .. } = self;
+        let paths = paths.sorted(|id| nodes.is_there(id));
+        Ok(Tree { paths, nodes, spool: spool.finish()? })
     }
 
     /// Counts an entry with the length of its names.
@@ -98,20 +66,44 @@ impl<'k> Merge<'k> {
         Problem::at_most("the length of all names together", self.name_bytes, "bytes", MOST_NAME_BYTES)
     }
 
+    /// Returns the path of a name in a folder, added if it is new.
+    fn path(&mut self, folder: Id, name: &[u8]) -> Checked<Id> {
+        match self.paths.child(folder, name) {
+            Some(id) => Ok(id),
+            None => {
+                self.nodes.grow();
+                self.paths.add(folder, name)
+            }
+        }
+    }
+
     /// Whether a layer above hides a path of this layer.
-    fn is_hidden(&self, path: &[u8], layer: usize) -> bool {
-        let above = |path: &[u8]| {
-            self.hidden.contains(path)
-                || self.covered.contains(path)
-                || self.nodes.get(path).is_some_and(|node| node.layer != layer && node.kind != Kind::Folder)
+    fn is_hidden(&self, id: Id, layer: usize) -> bool {
+        let nodes = &self.nodes;
+        let is_above = |folder: Id| {
+            nodes.is_hidden(folder, layer)
+                || nodes.is_covered(folder, layer)
+                || (nodes.is_there(folder) && nodes.layer(folder) != layer && !nodes.is_folder(folder))
         };
-        self.hidden.contains(path) || self.covered.contains(&b""[..]) || parents(path).any(above)
+        nodes.is_hidden(id, layer) || nodes.is_covered(ROOT, layer) || self.paths.folders(id).any(is_above)
     }
 }
 
-/// The folders on a path, without the root.
-fn parents(path: &[u8]) -> impl Iterator<Item = &[u8]> {
-    path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| &path[..at])
+/// The folders on a path, without the root, and the last part of each.
+fn folders(path: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let mut start = 0;
+    let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+    ends.map(move |(at, _)| {
+        let last = &path[start..at];
+        start = at + 1;
+        (&path[..at], last)
+    })
+}
+
+/// The last part of a path.
+fn last(path: &[u8]) -> &[u8] {
+    let start = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+    &path[start..]
 }
 
 impl Layer<'_, '_> {
@@ -121,7 +113,8 @@ impl Layer<'_, '_> {
             EntryKind::Symlink(target) => target.len(),
             _ => 0,
         };
-        let attributes: usize = entry.xattrs.iter().map(|(name, value)| name.len() + value.len()).sum();
+        // Each has its length before it.
+        let attributes: usize = entry.xattrs.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
         self.merge.count(entry.name.len() + target + attributes)?;
         if entry.name.is_empty() {
             return Ok(());
@@ -129,58 +122,94 @@ impl Layer<'_, '_> {
         if self.whiteouts && self.is_whiteout(&entry)? {
             return Ok(());
         }
-        for parent in parents(&entry.name) {
-            match self.own.get(parent) {
-                Some(Own::Folder | Own::Implied) => {}
-                None => {
-                    self.merge.count(parent.len())?;
-                    self.own.insert(parent.to_owned(), Own::Implied);
-                }
-                Some(Own::Symlink) => return Err(Problem::Name("leads through a symbolic link")),
+        let number = self.number;
+        let mut folder = ROOT;
+        for (path, name) in folders(&entry.name) {
+            let known = self.merge.paths.child(folder, name);
+            folder = match known.and_then(|id| Some((id, self.merge.nodes.own(id, number)?))) {
+                Some((id, Own::Folder | Own::Implied)) => id,
+                Some((_, Own::Symlink)) => return Err(Problem::Name("leads through a symbolic link")),
                 Some(_) => return Err(Problem::Name("leads through a file")),
-            }
+                None => {
+                    self.merge.count(path.len())?;
+                    let id = self.merge.path(folder, name)?;
+                    self.merge.nodes.set_own(id, number, Own::Implied);
+                    id
+                }
+            };
         }
-        let own = match &entry.kind {
-            EntryKind::File => Own::File(self.content(&entry, content)?),
-            EntryKind::HardLink(target) => match self.own.get(target) {
-                Some(Own::File(number)) => Own::File(*number),
-                _ => return Err(Problem::HardLink(shown(target))),
+        let (own, file) = match &entry.kind {
+            EntryKind::File => (Own::File, Some(self.content(&entry, content)?)),
+            EntryKind::HardLink(target) => match self.file(target) {
+                Some(file) => (Own::File, Some(file)),
+                None => return Err(Problem::HardLink(shown(target))),
             },
-            EntryKind::Folder => Own::Folder,
-            EntryKind::Symlink(_) => Own::Symlink,
-            EntryKind::Special => Own::Special,
+            EntryKind::Folder => (Own::Folder, None),
+            EntryKind::Symlink(_) => (Own::Symlink, None),
+            EntryKind::Special => (Own::Special, None),
         };
-        match (self.own.insert(entry.name.clone(), own), own) {
+        let id = self.merge.path(folder, last(&entry.name))?;
+        match (self.merge.nodes.own(id, number), own) {
             (None, _) | (Some(Own::Folder | Own::Implied), Own::Folder) => {}
             (Some(Own::Implied), _) => return Err(Problem::Name("is that of a folder with entries in it")),
             (Some(_), _) => return Err(Problem::Twice),
         }
-        self.see(entry, own)
+        self.merge.nodes.set_own(id, number, own);
+        self.see(entry, id, file)
+    }
+
+    /// Returns the number of a file of this layer. `None` if it has no file of that name.
+    fn file(&self, path: &[u8]) -> Option<u32> {
+        let nodes = &self.merge.nodes;
+        let id = self.merge.paths.find(path)?;
+        nodes.own(id, self.number).filter(|own| *own == Own::File)?;
+        match self.below.get(&id) {
+            Some(file) => Some(*file),
+            None => nodes.file(id),
+        }
     }
 
     /// Adds an entry if it is a whiteout, and returns whether it is one.
     fn is_whiteout(&mut self, entry: &Entry) -> Checked<bool> {
-        let start = entry.name.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
-        let (folder, name) = entry.name.split_at(start);
-        let folder = folder.strip_suffix(b"/").unwrap_or(folder);
-        let Some(gone) = name.strip_prefix(b".wh.") else { return Ok(false) };
+        let Some(gone) = last(&entry.name).strip_prefix(b".wh.") else { return Ok(false) };
         match gone {
-            b".wh..opq" => self.covered.push(folder.to_owned()),
+            b".wh..opq" => {
+                let folder = self.whiteout_folder(&entry.name)?;
+                self.merge.nodes.cover(folder, self.number);
+            }
             // AUFS's own files: links and locks, which no image should have.
             _ if gone.starts_with(b".wh.") => {}
             b"" | b"." | b".." => return Err(Problem::Name("is a whiteout of no name")),
             _ if entry.kind != EntryKind::File => {
                 return Err(Problem::Name("is a whiteout's, but it is not a file"));
             }
-            _ => self.hidden.push(entry.name[..start].iter().chain(gone).copied().collect()),
+            _ => {
+                let folder = self.whiteout_folder(&entry.name)?;
+                let id = self.merge.path(folder, gone)?;
+                self.merge.nodes.hide(id, self.number);
+            }
         }
         Ok(true)
     }
 
+    /// Returns the folder of a whiteout. The layer itself need not have it.
+    fn whiteout_folder(&mut self, name: &[u8]) -> Checked<Id> {
+        let mut folder = ROOT;
+        for (path, name) in folders(name) {
+            folder = match self.merge.paths.child(folder, name) {
+                Some(id) => id,
+                None => {
+                    self.merge.count(path.len())?;
+                    self.merge.path(folder, name)?
+                }
+            };
+        }
+        Ok(folder)
+    }
+
     /// Keeps a file's content, if it is wanted: hidden files too, since a hard link to one may be visible. Returns the
     /// number of the file.
-    fn content(&mut self, entry: &Entry, content: &mut Content<'_>) -> Checked<u64> {
-        let number = self.merge.contents.len() as u64;
+    fn content(&mut self, entry: &Entry, content: &mut Content<'_>) -> Checked<u32> {
         let mut start = Vec::with_capacity(START);
         content.by_ref().take(START as u64).read_to_end(&mut start).map_err(Problem::reading)?;
         let mut part = None;
@@ -195,84 +224,72 @@ impl Layer<'_, '_> {
                 return Err(into.problem.unwrap_or_else(|| Problem::reading(error)));
             }
         }
-        self.merge.contents.push(NumberedFile { size: entry.size, part });
-        Ok(number)
+        Ok(self.merge.nodes.add_content(entry.size, part))
     }
 
-    /// Puts an entry into the tree, unless a layer above hides it.
-    fn see(&mut self, entry: Entry, own: Own) -> Checked<()> {
+    /// Puts an entry into the tree, unless a layer above hides it. `file` is the number of a file.
+    fn see(&mut self, entry: Entry, id: Id, file: Option<u32>) -> Checked<()> {
         let Entry { name, kind, mode, uid, gid, mtime, xattrs, .. } = entry;
-        let kind = match (kind, own) {
+        let kind = match (kind, file) {
             (EntryKind::Symlink(target), _) => Kind::Symlink(target),
-            (_, Own::File(number)) => {
-                let NumberedFile { size, part } = usize::try_from(number)
-                    .ok()
-                    .and_then(|number| self.merge.contents.get(number).copied())
-                    .unwrap_or(NumberedFile { size: 0, part: None });
-                Kind::File { size, number, kept: part.is_some() }
-            }
+            // Its size is that of its content.
+            (_, Some(file)) => Kind::File { size: 0, number: file.into(), kept: false },
             (EntryKind::Folder, _) => Kind::Folder,
             _ => Kind::Special,
         };
         let is_folder = kind == Kind::Folder;
-        let node = Node { kind, mode, uid, gid, mtime, xattrs, layer: self.number, implied: false };
-        if self.merge.is_hidden(&name, self.number) {
+        let layer = self.number;
+        let node = Node { kind, mode, uid, gid, mtime, xattrs, layer, implied: false };
+        if self.merge.is_hidden(id, layer) {
             if !is_folder {
-                self.covered.push(name);
+                self.merge.nodes.cover(id, layer);
             }
+            self.below.extend(file.map(|file| (id, file)));
             return Ok(());
         }
-        match self.merge.nodes.get_mut(&name) {
-            Some(known) if known.kind != Kind::Folder => {
-                // The entry of the layer above stays, and hides everything under this one.
+        let nodes = &mut self.merge.nodes;
+        match () {
+            () if !nodes.is_there(id) => {
+                self.imply(id)?;
+                self.merge.nodes.set(id, &node)?;
             }
-            Some(known) if known.implied && is_folder => *known = node,
-            Some(known) if known.implied => {
-                let layer = known.layer + 1;
+            () if nodes.is_implied(id) && is_folder => nodes.set(id, &node)?,
+            () if nodes.is_implied(id) => {
+                let above = nodes.layer(id) + 1;
                 return Err(Problem::Unsupported(
                     format!(
-                        "layer {layer} has entries below `{}`, which is not a folder in layer {}: engines treat that \
-                     differently",
+                        "layer {above} has entries below `{}`, which is not a folder in layer {}: engines treat that \
+                         differently",
                         shown(&name),
-                        self.number + 1
+                        layer + 1
                     )
                     .into(),
                 ));
             }
-            Some(_) if is_folder => {}
-            Some(_) => self.covered.push(name),
-            None => {
-                self.imply(&name);
-                self.merge.nodes.insert(name, node);
+            () => {
+                // The entry of the layer above stays; one that is not a folder hides everything under this one.
+                if nodes.is_folder(id) && !is_folder {
+                    nodes.cover(id, layer);
+                }
+                self.below.extend(file.map(|file| (id, file)));
             }
         }
         Ok(())
     }
 
     /// Adds the missing folders on a path.
-    fn imply(&mut self, name: &[u8]) {
-        for parent in parents(name) {
-            if !self.merge.nodes.contains_key(parent) {
-                let layer = self.number;
-                let node = Node {
-                    kind: Kind::Folder,
-                    mode: 0o755,
-                    uid: 0,
-                    gid: 0,
-                    mtime: 0,
-                    xattrs: Vec::new(),
-                    layer,
-                    implied: true,
-                };
-                self.merge.nodes.insert(parent.to_owned(), node);
+    fn imply(&mut self, id: Id) -> Checked<()> {
+        let Merge { paths, nodes, .. } = &mut *self.merge;
+        let layer = self.number;
+        for folder in paths.folders(id) {
+            if !nodes.is_there(folder) {
+                let kind = Kind::Folder;
+                let xattrs = Vec::new();
+                let node = Node { kind, mode: 0o755, uid: 0, gid: 0, mtime: 0, xattrs, layer, implied: true };
+                nodes.set(folder, &node)?;
             }
         }
-    }
-
-    /// Ends the layer: its whiteouts now apply to the layers below.
-    pub(crate) fn finish(self) {
-        self.merge.hidden.extend(self.hidden);
-        self.merge.covered.extend(self.covered);
+        Ok(())
     }
 }
 

@@ -1,11 +1,13 @@
 //! Packages: `.deb` (deb(5)), `.apk` of Alpine (apk-package(5)), and zips such as Python's wheels.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
+use std::rc::Rc;
 
 use crate::error::{Checked, Problem, shown};
-use crate::limits::{LONGEST_NAME, MOST_ENTRIES, Unpacked};
+use crate::limits::{LONGEST_NAME, MOST_ZIP_DIRECTORY, MOST_ZIPPED, Unpacked};
 use crate::merge::Layer;
 use crate::spool::Part;
 use crate::tar::{Content, Entry, Fault, Kind, Stream, plain_name};
@@ -76,11 +78,87 @@ fn of_zip(error: zip::result::ZipError) -> Problem {
     }
 }
 
+/// Reads a zip's directory.
+///
+/// # Errors
+/// It cannot be read, is damaged, or too large.
+fn directory(file: &File, size: u64) -> Checked<zip::ZipArchive<io::BufReader<Limited<'_>>>> {
+    if may_be_large(file, size)? {
+        Problem::at_most("its directory", headers(file, size)?, "entries", MOST_ZIPPED)?;
+    }
+    let left = Rc::new(Cell::new(Some(MOST_ZIP_DIRECTORY)));
+    let zip = zip::ZipArchive::new(io::BufReader::new(Limited { file, left: left.clone() })).map_err(of_zip)?;
+    Problem::at_most("its directory", zip.len() as u64, "entries", MOST_ZIPPED)?;
+    left.set(None);
+    Ok(zip)
+}
+
+/// A file of which only some bytes may be read.
+struct Limited<'f> {
+    file: &'f File,
+    /// The bytes that may still be read; `None` for all.
+    left: Rc<Cell<Option<u64>>>,
+}
+
+impl Read for Limited<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = self.file.read(buffer)?;
+        if let Some(left) = self.left.get() {
+            let rest = left.checked_sub(length as u64);
+            let found = MOST_ZIP_DIRECTORY.saturating_add(length as u64) - left;
+            let limit = MOST_ZIP_DIRECTORY;
+            let too_large = Problem::TooLarge { what: "its directory", found, unit: "bytes so far", limit };
+            self.left.set(Some(rest.ok_or_else(|| too_large.into_io())?));
+        }
+        Ok(length)
+    }
+}
+
+impl Seek for Limited<'_> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.file.seek(to)
+    }
+}
+
+/// Whether a zip's end record can refer to one with a larger number of entries than fits into 16 bits: a locator is at
+/// the end, before a comment of at most 64 KiB. (PKWARE, APPNOTE.TXT, 4.3.15, 4.3.16)
+fn may_be_large(file: &File, size: u64) -> Checked<bool> {
+    const LOCATOR: u64 = 20;
+    const END: u64 = 22;
+    /// The reader of zips begins a few bytes earlier than it has to.
+    const MORE: u64 = 64;
+    let length = (LOCATOR + END + (1 << 16) + MORE).min(size);
+    let mut end = vec![0; length as usize];
+    file.read_exact_at(&mut end, size - length).map_err(|source| Problem::Io { action: "read", source })?;
+    Ok(memchr::memmem::find(&end, b"PK\x06\x07").is_some())
+}
+
+/// The number of places of a file where a header of a zip's directory may be, at least one each. The end record says
+/// how many headers are read, and may be wrong.
+fn headers(file: &File, size: u64) -> Checked<u64> {
+    const HEADER: &[u8] = b"PK\x01\x02";
+    let finder = memchr::memmem::Finder::new(HEADER);
+    let mut buffer = vec![0; 1 << 18];
+    let (mut at, mut count, mut kept) = (0, 0, 0);
+    while at < size {
+        let room = (buffer.len() - kept).min(usize::try_from(size - at).unwrap_or(usize::MAX));
+        let into = &mut buffer[kept..kept + room];
+        file.read_exact_at(into, at).map_err(|source| Problem::Io { action: "read", source })?;
+        at += room as u64;
+        let filled = kept + room;
+        count += finder.find_iter(&buffer[..filled]).count() as u64;
+        // One that is split is found with the next bytes.
+        kept = (HEADER.len() - 1).min(filled);
+        buffer.copy_within(filled - kept..filled, 0);
+    }
+    Ok(count)
+}
+
 /// Whether a zip is a bundle of Swift SDKs: a manifest in its one folder says so.
 pub(crate) fn is_swift_bundle(file: &File) -> Checked<bool> {
     let size = file.metadata().map_err(|source| Problem::Io { action: "read", source })?.len();
     let count = Unpacked::new(size);
-    let mut zip = zip::ZipArchive::new(io::BufReader::new(file)).map_err(of_zip)?;
+    let mut zip = directory(file, size)?;
     for number in 0..zip.len() {
         let name = zip.by_index_raw(number).map_err(of_zip)?.name_raw().to_vec();
         if is_manifest(&name) {
@@ -132,8 +210,7 @@ pub(crate) fn names_swift_sdk(text: &[u8]) -> bool {
 pub(crate) fn zip(file: &File, layer: &mut Layer<'_, '_>) -> Result<(), Fault> {
     let size = file.metadata().map_err(|source| Problem::Io { action: "read", source })?.len();
     let count = Unpacked::new(size);
-    let mut zip = zip::ZipArchive::new(io::BufReader::new(file)).map_err(of_zip)?;
-    Problem::at_most("its directory", zip.len() as u64, "entries", MOST_ENTRIES)?;
+    let mut zip = directory(file, size)?;
     all_different(file, zip.central_directory_start(), zip.len() as u64)?;
     for number in 0..zip.len() {
         let mut content = zip.by_index(number).map_err(of_zip)?;

@@ -255,7 +255,6 @@ impl Source {
             let mut into = merge.layer(number, whiteouts);
             let part = || whiteouts.then(|| part_of(number, layer));
             self.layer(layer, &count, &mut into).map_err(|fault| fault.into_error(&self.path, part()))?;
-            into.finish();
         }
         merge.finish().map_err(|problem| problem.into_error(&self.path))
     }

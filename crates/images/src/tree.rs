@@ -1,11 +1,11 @@
 //! The files of an image as a process in it sees them.
 
-use std::collections::BTreeMap;
 use std::fs::File;
-use std::ops::Bound;
 
 use crate::error::{Problem, shown};
 use crate::limits::MOST_LINKS;
+use crate::nodes::Nodes;
+use crate::paths::{ROOT, Sorted};
 use crate::spool::{Part, Range, Spool};
 
 /// A file, folder, link or device of an image.
@@ -59,72 +59,63 @@ impl Node {
 /// The files of an image. Paths have no slash at their ends: `usr/bin/env`; the root is empty.
 #[derive(Debug)]
 pub struct Tree {
-    pub(crate) nodes: BTreeMap<Vec<u8>, Node>,
-    /// Where the contents of files are, by their number.
-    pub(crate) contents: Vec<Option<Part>>,
+    pub(crate) paths: Sorted,
+    pub(crate) nodes: Nodes,
     pub(crate) spool: Spool,
 }
 
 impl Tree {
     /// Returns all nodes with their paths, sorted by path.
-    pub fn nodes(&self) -> impl Iterator<Item = (&[u8], &Node)> {
-        self.nodes.iter().map(|(path, node)| (path.as_slice(), node))
+    pub fn nodes(&self) -> impl Iterator<Item = (Vec<u8>, Node)> {
+        let ids = self.paths.walk(|id| self.nodes.is_folder(id));
+        ids.filter_map(|id| Some((self.paths.path(id), self.nodes.get(id)?)))
     }
 
     /// Returns the node at a path, without following a link in its last part.
-    pub fn get(&self, path: &[u8]) -> Option<&Node> {
-        self.nodes.get(path)
+    pub fn get(&self, path: &[u8]) -> Option<Node> {
+        self.nodes.get(self.paths.find(path)?)
     }
 
     /// Resolves the symbolic links in a path; none of them leaves the root. `None` if the target does not exist.
     pub fn resolve(&self, path: &[u8]) -> Option<Vec<u8>> {
-        let mut inside: Vec<u8> = Vec::new();
         let parts = |path: &[u8]| -> Vec<Vec<u8>> {
             let parts = path.split(|byte| *byte == b'/').filter(|part| !part.is_empty() && *part != b".");
             parts.rev().map(<[u8]>::to_vec).collect()
         };
+        let mut inside = ROOT;
         let mut waiting = parts(path);
         let mut links = 0;
         while let Some(part) = waiting.pop() {
-            if !inside.is_empty() && self.nodes.get(&inside)?.kind != Kind::Folder {
+            if inside != ROOT && !self.nodes.is_folder(inside) {
                 return None;
             }
-            let above = inside.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
             if part == b".." {
-                inside.truncate(above);
+                inside = self.paths.folder(inside);
                 continue;
             }
-            let length = inside.len();
-            if length > 0 {
-                inside.push(b'/');
-            }
-            inside.extend(&part);
-            match &self.nodes.get(&inside)?.kind {
-                Kind::Symlink(target) => {
+            let child = self.paths.child(inside, &part)?;
+            match self.nodes.target(child) {
+                Some(target) => {
                     links += 1;
                     if links > MOST_LINKS || waiting.len() > MOST_PARTS {
                         return None;
                     }
-                    inside.truncate(if target.starts_with(b"/") { 0 } else { length });
+                    if target.starts_with(b"/") {
+                        inside = ROOT;
+                    }
                     waiting.extend(parts(target));
                 }
-                _ => continue,
+                None => inside = child,
             }
         }
-        Some(inside)
+        Some(self.paths.path(inside))
     }
 
     /// Returns the names in a folder, sorted.
     pub fn list<'t>(&'t self, folder: &[u8]) -> impl Iterator<Item = &'t [u8]> + use<'t> {
-        let mut start = folder.to_vec();
-        if !start.is_empty() {
-            start.push(b'/');
-        }
-        let length = start.len();
-        let from = (Bound::Included(start.clone()), Bound::Unbounded);
-        let below = self.nodes.range::<Vec<u8>, _>(from).map(|(path, _)| path.as_slice());
-        let below = below.take_while(move |path| path.starts_with(&start)).map(move |path| &path[length..]);
-        below.filter(|rest| !rest.is_empty() && !rest.contains(&b'/'))
+        let folder = if folder.is_empty() { Some(ROOT) } else { self.paths.find(folder) };
+        let children = folder.map(|folder| self.paths.children(folder)).unwrap_or_default();
+        children.iter().map(|id| self.paths.last(*id))
     }
 
     /// Reads the file at a path without symbolic links.
@@ -145,14 +136,8 @@ impl Tree {
     }
 
     fn part(&self, path: &[u8]) -> Result<Part, Problem> {
-        let not_kept = || Problem::NotKept(shown(path));
-        match self.nodes.get(path).map(|node| &node.kind) {
-            Some(Kind::File { number, .. }) => {
-                let part = usize::try_from(*number).ok().and_then(|number| self.contents.get(number).copied());
-                part.flatten().ok_or_else(not_kept)
-            }
-            _ => Err(not_kept()),
-        }
+        let part = self.paths.find(path).and_then(|id| self.nodes.part(id));
+        part.ok_or_else(|| Problem::NotKept(shown(path)))
     }
 }
 

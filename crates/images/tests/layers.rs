@@ -31,14 +31,14 @@ fn merged(layers: Vec<Vec<u8>>) -> Result<Tree, String> {
 
 /// Each path with the content of a file, the target of a link, or `/`.
 fn seen(tree: &Tree) -> Vec<String> {
-    let shown = |(path, node): (&[u8], &images::Node)| {
+    let shown = |(path, node): (Vec<u8>, images::Node)| {
         let content = match &node.kind {
-            Kind::File { .. } => format!("={}", String::from_utf8(tree.read(path).unwrap()).unwrap()),
+            Kind::File { .. } => format!("={}", String::from_utf8(tree.read(&path).unwrap()).unwrap()),
             Kind::Folder => "/".to_owned(),
             Kind::Symlink(target) => format!("->{}", String::from_utf8_lossy(target)),
             Kind::Special => "!".to_owned(),
         };
-        format!("{}{content}", String::from_utf8_lossy(path))
+        format!("{}{content}", String::from_utf8_lossy(&path))
     };
     tree.nodes().map(shown).collect()
 }

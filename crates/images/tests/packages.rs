@@ -73,3 +73,49 @@ fn what_is_not_read() {
     fs::write(&path, Packing::Gzip.pack(&tar.bytes())).unwrap();
     assert!(open(&path).unwrap().is_none());
 }
+
+/// The directory of a zip: `count` entries of no size with these names, each with a comment of `comment` bytes.
+fn directory(count: u64, comment: u16) -> Vec<u8> {
+    let mut bytes = b"PK\x03\x04".to_vec();
+    bytes.resize(30, 0);
+    let start = bytes.len() as u64;
+    for number in 0..count {
+        let mut header = [0; 46];
+        header[..4].copy_from_slice(b"PK\x01\x02");
+        header[28..30].copy_from_slice(&8_u16.to_le_bytes());
+        header[32..34].copy_from_slice(&comment.to_le_bytes());
+        bytes.extend_from_slice(&header);
+        bytes.extend_from_slice(format!("{number:08}").as_bytes());
+        bytes.resize(bytes.len() + usize::from(comment), b'c');
+    }
+    let end = bytes.len() as u64;
+    // The end record for large numbers, its locator, and the end record that refers to both.
+    bytes.extend_from_slice(b"PK\x06\x06");
+    for field in [44, 0, 0, count, count, end - start, start] {
+        // Two versions and two numbers of disks follow the size.
+        bytes.extend_from_slice(&field.to_le_bytes()[..if field == 0 { 6 } else { 8 }]);
+    }
+    bytes.extend_from_slice(b"PK\x06\x07\0\0\0\0");
+    bytes.extend_from_slice(&end.to_le_bytes());
+    bytes.extend_from_slice(&1_u32.to_le_bytes());
+    bytes.extend_from_slice(b"PK\x05\x06\0\0\0\0");
+    bytes.extend_from_slice(&[0xff; 12]);
+    bytes.extend_from_slice(&[0; 2]);
+    bytes
+}
+
+/// The reader of zips keeps the whole directory in memory.
+#[test]
+fn a_zip_has_a_small_directory() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("zip");
+    let read = |bytes: Vec<u8>| {
+        fs::write(&path, bytes).unwrap();
+        open(&path).map(|source| source.is_some()).map_err(|error| error.to_string())
+    };
+    assert_eq!(read(directory(10, 5)), Ok(true));
+    let error = read(directory(400_001, 0)).unwrap_err();
+    assert!(error.contains("its directory is 400001 entries, more than the 400000"), "{error}");
+    let error = read(directory(1100, u16::MAX)).unwrap_err();
+    assert!(error.contains("its directory is") && error.contains("bytes so far, more than the"), "{error}");
+}

@@ -83,11 +83,11 @@ fn difference(one: &Tree, other: &Tree, grafts: &BTreeMap<Vec<u8>, String>) -> O
     let mut others = other.nodes();
     for (path, before) in one.nodes() {
         match others.next() {
-            Some((same, after)) if same == path && is_same(before, after, grafts.contains_key(path)) => {}
-            _ => return Some(path.to_vec()),
+            Some((same, after)) if same == path && is_same(&before, &after, grafts.contains_key(&path)) => {}
+            _ => return Some(path),
         }
     }
-    others.next().map(|(path, _)| path.to_vec())
+    others.next().map(|(path, _)| path)
 }
 
 fn is_same(before: &Node, after: &Node, is_graft: bool) -> bool {

@@ -65,7 +65,7 @@ impl Writing {
             };
             if self.folders.insert(folder.to_vec()) {
                 let name = [folder, b"/"].concat();
-                self.entry(&name, node, EntryType::Directory, 0, |tar, header, path| append(tar, header, path, b""))?;
+                self.entry(&name, &node, EntryType::Directory, 0, |tar, header, path| append(tar, header, path, b""))?;
             }
         }
         Ok(())

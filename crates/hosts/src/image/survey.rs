@@ -74,6 +74,7 @@ impl Survey<'_> {
         let mut seen: BTreeMap<u64, Option<Vec<u8>>> = BTreeMap::new();
         for (path, node) in tree.nodes() {
             let Kind::File { number, kept: true, .. } = node.kind else { continue };
+            let (path, node) = (&path[..], &node);
             let first = match seen.get(&number) {
                 None => {
                     let grafted = self.file(&tree, path, node, below, planner)?;

@@ -128,11 +128,11 @@ fn one(source: &Source, image: &Image, hashed: bool, number: usize, inspected: &
     let mut summary = Summary::default();
     let before = inspected.len();
     for (path, node) in tree.nodes().filter(|(_, node)| matches!(node.kind, Kind::File { kept: true, .. })) {
-        let shown = PathBuf::from(OsString::from_vec([b"/", path].concat()));
+        let shown = PathBuf::from(OsString::from_vec([b"/", path.as_slice()].concat()));
         let inside = || PathBuf::from(format!("{}:{}", title(&source.path, image), shown.display()));
-        let bytes = tree.read(path);
+        let bytes = tree.read(&path);
         let sha256 = bytes.as_ref().ok().filter(|_| hashed).map(|bytes| hosts::sha256(bytes));
-        let result = match (bytes, root.place(path, node)) {
+        let result = match (bytes, root.place(&path, &node)) {
             (Ok(bytes), _) if !is_worth_inspecting(&bytes) => continue,
             (Ok(bytes), Some(place)) => match loader.inspect_loaded(&bytes, &place) {
                 Ok(loaded) => {

@@ -194,7 +194,7 @@ impl Entry {
                 && is_called(path)
                 && tree.resolve(path).is_some()
         });
-        files.take(MOST_PLACES).map(|(path, _)| format!("/{}", String::from_utf8_lossy(path))).collect()
+        files.take(MOST_PLACES).map(|(path, _)| format!("/{}", String::from_utf8_lossy(&path))).collect()
     }
 }
 

@@ -48,12 +48,12 @@ fn plain(path: &[u8]) -> &[u8] {
 impl inspector::Tree for Root<'_> {
     fn find(&self, path: &[u8]) -> Result<Option<TreeFile>, String> {
         let Some(path) = self.tree.resolve(path) else { return Ok(None) };
-        Ok(self.tree.get(&path).and_then(|node| found(&path, node)))
+        Ok(self.tree.get(&path).and_then(|node| found(&path, &node)))
     }
 
     fn read(&self, file: &TreeFile) -> Result<Vec<u8>, String> {
         let path = plain(&file.path);
-        match self.tree.get(path).map(|node| &node.kind) {
+        match self.tree.get(path).map(|node| node.kind) {
             // No loader takes a file that is neither an ELF file nor one of those that configure it.
             Some(Kind::File { kept: false, .. }) => Ok(Vec::new()),
             _ => self.tree.read(path).map_err(|problem| problem.to_string()),
