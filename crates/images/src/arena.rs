@@ -91,7 +91,7 @@ impl Texts {
             let room = if self.0.is_empty() { size } else { size.max(TEXTS) };
             self.0.push(Vec::with_capacity(room));
         }
-        // The place 0 is none.
+        // A place is never 0.
         let number = self.0.len();
         Problem::at_most("its table of names", number as u64, "blocks", (1 << (32 - OFFSET_BITS)) - 1)?;
         let block = &mut self.0[number - 1];

@@ -85,7 +85,7 @@ pub(crate) struct Nodes {
     records: List<Record>,
     /// The contents of files, by their number.
     contents: List<Content>,
-    /// Pairs of an owner and a group, as Linux has them.
+    /// Pairs of an owner and a group, of 32 bits each in Linux.
     owners: List<(u32, u32)>,
     /// Pairs with larger numbers, which a tar may have.
     large_owners: List<(u64, u64)>,

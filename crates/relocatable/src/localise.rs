@@ -6,7 +6,7 @@
 use object::elf;
 
 use crate::layout::{Layout, SH_FLAGS, SH_TYPE, word};
-use crate::{Object, ObjectError, Section};
+use crate::{Object, ObjectError, Section, Sections};
 use format::printable;
 
 /// LLVM's list of symbols whose address is significant (ULEB128 symbol numbers), and its older call graph profile,
@@ -35,6 +35,7 @@ pub fn localise(data: &[u8], keep: &dyn Fn(&[u8]) -> bool) -> Result<Vec<u8>, Ob
         return Ok(data.to_vec());
     }
     let layout = Layout::for_object(&object);
+    check_apart(&sections, layout)?;
     let order = Order::new(&object, table, layout, keep)?;
 
     let mut edit = Edit { out: data.to_vec(), headers: sections.offset, table: table_index, layout, order: &order };
@@ -44,6 +45,23 @@ pub fn localise(data: &[u8], keep: &dyn Fn(&[u8]) -> bool) -> Result<Vec<u8>, Ob
         edit.section(index, section)?;
     }
     Ok(edit.out)
+}
+
+/// Checks that the headers and the tables that are written share no bytes: writing one would damage the other.
+fn check_apart(sections: &Sections<'_>, layout: &Layout) -> Result<(), ObjectError> {
+    let headers = sections.offset..sections.offset + sections.sections.len() * layout.section;
+    let tables = sections.iter().filter(|section| {
+        let kinds = [elf::SHT_SYMTAB, elf::SHT_STRTAB, elf::SHT_RELA, elf::SHT_REL, elf::SHT_GROUP];
+        kinds.contains(&section.kind) || section.kind == elf::SHT_SYMTAB_SHNDX
+    });
+    let tables = tables.map(|section| section.offset..section.offset.saturating_add(section.data.len()));
+    let mut ranges: Vec<_> = [0..layout.header, headers].into_iter().chain(tables).collect();
+    ranges.retain(|range| !range.is_empty());
+    ranges.sort_by_key(|range| (range.start, range.end));
+    match ranges.windows(2).any(|pair| pair[0].end > pair[1].start) {
+        true => Err(ObjectError::Damaged { part: "the section headers", problem: "tables share bytes".to_owned() }),
+        false => Ok(()),
+    }
 }
 
 pub(crate) fn symbol_table<'s, 'a>(

@@ -319,6 +319,9 @@ impl Merged {
         out.reserve(at);
         out.extend_from_slice(&self.headers);
         self.word(&mut out, layout.e_shoff, offset);
+        // An object without sections need not have their size.
+        let size = layout.section as u16;
+        out[layout.e_shnum - 2..layout.e_shnum].copy_from_slice(&size.to_le_bytes());
         out[layout.e_shnum..layout.e_shnum + 2].copy_from_slice(&count.to_le_bytes());
         out[layout.e_shstrndx..layout.e_shstrndx + 2].copy_from_slice(&(count - 1).to_le_bytes());
         Ok(out)

@@ -18,6 +18,8 @@ pub(crate) const PT_GNU_PROPERTY: u32 = 0x6474_e553;
 pub(crate) const PF_X: u32 = 1;
 pub(crate) const PF_W: u32 = 2;
 pub(crate) const PF_R: u32 = 4;
+/// The first section, and those that are unused.
+const SHT_NULL: u32 = 0;
 pub(crate) const SHT_PROGBITS: u32 = 1;
 pub(crate) const SHT_SYMTAB: u32 = 2;
 pub(crate) const SHT_RELA: u32 = 4;
@@ -292,6 +294,16 @@ impl<'a> Image<'a> {
             if section.content().is_some_and(|content| content.end > self.bytes.len()) {
                 return Err(malformed("a section is outside the file: it is cut off, or damaged"));
             }
+        }
+        // The names are copied, and names of new sections added.
+        let names = self.sections.get(usize::from(self.names_index)).and_then(Section::content).unwrap_or_default();
+        let names = self.bytes.get(names).unwrap_or_default();
+        let has_name = |section: &Section| {
+            let name = names.get(section.name as usize..).unwrap_or_default();
+            memchr::memchr(0, name).is_some_and(|length| length > 0 || section.kind == SHT_NULL)
+        };
+        if !self.sections.iter().all(has_name) {
+            return Err(malformed("a section has no name in the table of names"));
         }
         match self.loads().next() {
             Some(_) => Ok(()),

@@ -100,6 +100,20 @@ fn name(path: &Path) -> String {
     path.file_name().unwrap().to_string_lossy().into_owned()
 }
 
+/// The names of sections are copied: one outside the table of names makes a table that cannot be read.
+#[test]
+fn a_section_without_a_name_is_damage() {
+    let stock = Shop::new().musl(true);
+    let headers = u64::from_le_bytes(stock[40..48].try_into().unwrap()) as usize;
+    let count = usize::from(u16::from_le_bytes([stock[60], stock[61]]));
+    for section in 0..count {
+        let mut damaged = stock.clone();
+        damaged[headers + 64 * section..][..4].copy_from_slice(&0x00ff_ffff_u32.to_le_bytes());
+        let refusal = merge(&damaged, &DEFAULT).unwrap().expect_err("damage");
+        assert!(matches!(&refusal, Refusal::Malformed(why) if why.contains("a section has no name")), "{refusal}");
+    }
+}
+
 /// Ways to link for glibc: position-independent, fixed, all symbols exported and bound at the start, the other hash
 /// table, both hash tables with packed relocations.
 const WAYS: [&[&str]; 5] = [

@@ -1,11 +1,39 @@
 //! Checks of a planned graft: no symbol is lost, none is defined twice, and the donor's needs are met.
 
+use foldhash::{HashSet, HashSetExt};
 use format::family::FORK_HOOK;
 use format::{DonorKind, Note, printable};
 
 use super::removal_set::RemovalSet;
+use super::symbol_table::SymbolTable;
 use super::{Refusal, family};
+use crate::archive::Archive;
 use relocatable::Binding;
+
+/// Checks that the archive's index names what its members define, and all of it. A graft's index is made from it.
+pub(super) fn index(archive: &Archive<'_>, table: &SymbolTable<'_>) -> Result<(), Refusal> {
+    let member = |position: usize| archive.members()[position].id();
+    let indexed: HashSet<(usize, &[u8])> = archive.indexed().collect();
+    let mut defined: HashSet<(usize, &[u8])> = HashSet::new();
+    for (position, entry) in table.entries.iter().enumerate().filter(|(_, entry)| entry.machine.is_some()) {
+        for symbol in &entry.defines {
+            defined.insert((position + 1, symbol.name));
+            if !indexed.contains(&(position + 1, symbol.name)) {
+                let problem = format!("lacks `{}`, which {} defines", printable(symbol.name), member(position));
+                return Err(Refusal::Index { problem });
+            }
+        }
+    }
+    let is_object = |ordinal: usize| table.entries[ordinal - 1].machine.is_some();
+    let wrong = |entry: &(usize, &[u8])| is_object(entry.0) && !defined.contains(entry);
+    match archive.indexed().find(wrong) {
+        Some((ordinal, symbol)) => {
+            let problem = format!("names `{}`, which {} does not define", printable(symbol), member(ordinal - 1));
+            Err(Refusal::Index { problem })
+        }
+        None => Ok(()),
+    }
+}
 
 /// Whether libc's fork calls the allocator's hook.
 pub(super) fn fork_hook(removal: &RemovalSet<'_, '_>) -> bool {

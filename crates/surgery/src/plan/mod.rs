@@ -131,6 +131,7 @@ pub fn plan_for<'d>(
     if let Some(damage) = unreadable.into_iter().next() {
         return Err(Refusal::Member { member: archive.members()[damage.position].id(), source: damage.source });
     }
+    checks::index(archive, &table)?;
     let arch = arch(archive, &table)?;
     let donor = donor(arch).ok_or(Refusal::NoDonor { arch })?;
     let object = DonorObject::parse(donor)?;

@@ -46,6 +46,12 @@ pub enum Refusal {
         /// The symbol.
         symbol: String,
     },
+    /// The archive's index is not that of its members: linkers would find something else than there is.
+    #[error("the archive's index {problem}")]
+    Index {
+        /// The fault, as the end of a sentence.
+        problem: String,
+    },
     /// The archive holds no objects.
     #[error("this archive holds no ELF object among its {members} members")]
     NoObjects {
@@ -253,6 +259,7 @@ impl Refusal {
             Refusal::Opaque { .. } => {
                 "the archive was compiled for link-time optimisation: graft one with machine code"
             }
+            Refusal::Index { .. } => "make the index anew: `ranlib libc.a`, or get the archive from where it came from",
             Refusal::NoObjects { .. } => "name an archive of ELF objects for Linux",
             Refusal::MixedMachines { .. } => "split the archive by machine and graft each part",
             Refusal::Machine { .. } | Refusal::NoDonor { .. } => return Remedy::ListArchitectures,

@@ -54,7 +54,14 @@ impl<'a> SymbolTable<'a> {
         let mut unreadable = Vec::new();
         for (position, member) in members.iter().enumerate() {
             let object = Object::recognise(member.data);
-            let symbols = object.map_or(Ok(Vec::new()), |object| object.symbols());
+            // Sections that are outside the file are damage, too, though nothing here needs them.
+            let read = |object: Object<'a>| object.sections().and_then(|_| object.symbols());
+            let symbols = match object {
+                Some(object) => read(object),
+                // A program, or an object whose header is damaged.
+                None if member.data.starts_with(b"\x7fELF") => Err(ObjectError::NotAnObject),
+                None => Ok(Vec::new()),
+            };
             table.entries.push(Entry { machine: object.map(|object| object.machine), ..Entry::default() });
             match symbols {
                 Ok(symbols) => table.enter(position, &symbols),

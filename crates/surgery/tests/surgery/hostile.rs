@@ -99,6 +99,65 @@ fn every_byte_of_an_objects_headers_at_its_extremes() {
     }
 }
 
+/// Symbols that are put in a different order would be written over the headers, or over another table.
+#[test]
+fn tables_that_share_bytes_are_damage() {
+    let object = samples::object("one two needs:three");
+    let u64_at = |at: usize| u64::from_le_bytes(object[at..at + 8].try_into().expect("8 bytes"));
+    let headers = u64_at(40) as usize;
+    let count = usize::from(u16::from_le_bytes([object[60], object[61]]));
+    let table = (0..count).map(|number| headers + 64 * number).find(|at| object[at + 4] == 2).expect("a symbol table");
+    assert!(relocatable::localise(&object, &|_| false).is_ok());
+    let strings = headers + 64 * usize::from(object[table + 40]) + 24;
+    for offset in [0, headers as u64, headers as u64 - 24, u64_at(strings)] {
+        let mut shared = object.clone();
+        shared[table + 24..table + 32].copy_from_slice(&offset.to_le_bytes());
+        let error = relocatable::localise(&shared, &|_| false).expect_err("damage").to_string();
+        assert!(error.contains("cannot be read") || error.contains("outside"), "{error}");
+    }
+}
+
+/// The header of the result is that of the first object, which need not say how large section headers are.
+#[test]
+fn an_object_without_sections_is_merged() {
+    let object = samples::object("one needs:two");
+    let mut empty = object[..64].to_vec();
+    empty[40..48].fill(0);
+    empty[58..64].fill(0);
+    for (first, second) in [(&empty, &object), (&object, &empty)] {
+        let merged = relocatable::merge(first, second).expect("an object");
+        let symbols = relocatable::symbols(&merged).expect("symbols");
+        assert!(symbols.iter().any(|symbol| symbol.name == b"one" && symbol.defined));
+    }
+}
+
+/// The verifier reads all sections of all members.
+#[test]
+fn a_member_with_a_section_outside_of_it_is_refused() {
+    let mut archive = samples::musl_with(&[]);
+    let at = Archive::parse(&archive).expect("an archive").members()[4].offset + HEADER;
+    let headers = at + u64::from_le_bytes(archive[at + 40..at + 48].try_into().expect("8 bytes")) as usize;
+    // The first section behind the empty one is code.
+    archive[headers + 64 + 24..headers + 64 + 32].copy_from_slice(&(1_u64 << 40).to_le_bytes());
+    let refusal = plan(&Archive::parse(&archive).expect("an archive"), &samples::donor(Arch::X86_64, "test"));
+    assert!(matches!(refusal, Err(surgery::plan::Refusal::Member { .. })), "{refusal:?}");
+}
+
+/// The verifier reads ELF files that are not objects, too.
+#[test]
+fn a_member_whose_header_is_damaged_is_refused() {
+    let stock = samples::musl_with(&[]);
+    let at = Archive::parse(&stock).expect("an archive").members()[4].offset + HEADER;
+    let mut refused = 0;
+    for byte in [4, 5, 6, 16, 17, 18, 20] {
+        let mut archive = stock.clone();
+        archive[at + byte] ^= 3;
+        let plan = plan(&Archive::parse(&archive).expect("an archive"), &samples::donor(Arch::X86_64, "test"));
+        refused += usize::from(plan.is_err());
+    }
+    assert!(refused >= 5, "{refused}");
+}
+
 #[test]
 fn every_byte_of_every_header_as_another_blank_digit_or_sign() {
     let bytes = real_in_small();

@@ -303,3 +303,22 @@ fn a_graft_with_a_broken_note_is_refused() {
     graft[at] = b'A';
     assert!(refused(&graft).contains("carries a graft whose note is malformed: "));
 }
+
+/// A graft's index is made from stock's: a wrong one would stay wrong, and the verifier would find the graft unsound.
+#[test]
+fn an_index_that_is_not_that_of_the_members_is_refused() {
+    let stock = musl_with(&[]);
+    let names = stock.windows(7).position(|window| window == b"strdup\0").expect("an index");
+    let mut wrong = stock.clone();
+    wrong[names] = b'x';
+    let message = refused(&wrong);
+    assert!(message.contains("index lacks `strdup`, which member 5 `strdup.lo` defines"), "{message}");
+    // The index of the same members, one of which defines less.
+    let members: Vec<_> = samples::MUSL.iter().map(|(name, words)| (*name, samples::object(words))).collect();
+    let mut lesser = samples::archive(&members, true);
+    let symbols = lesser.windows(6).rposition(|window| window == b"strdup").expect("a symbol's name");
+    lesser[symbols..symbols + 6].copy_from_slice(b"strdux");
+    assert!(matches!(planned(&lesser), Err(Refusal::Index { .. })));
+    assert!(matches!(planned(&samples::archive(&members, false)), Err(Refusal::Index { .. })));
+    assert!(planned(&stock).is_ok());
+}
