@@ -67,7 +67,7 @@ fn linked(program: &str, donor: &'static Donor, folder: &Path) -> Result<PathBuf
     let musl = fixtures::debian_musl(arch);
     let path = |name: &str| folder.join(name);
     std::fs::copy(&musl.libc, path("libc.a"))?;
-    hosts::graft(&path("libc.a"), &Request::of(donor))?;
+    hosts::graft(&path("libc.a"), &Request::new(donor))?;
     std::fs::write(path("program.o"), program.object(arch))?;
     std::fs::write(path("runtime.a"), conformance::runtime_library(arch))?;
     let libc = path("libc.a");

@@ -125,7 +125,7 @@ impl Graft {
         if kind.linked.is_some_and(|linked| !donor.goes_into(linked, Arch::X86_64)) {
             return Ok(None);
         }
-        let mut request = Request { untested: kind.linked.is_some(), ..Request::of(donor) };
+        let mut request = Request { untested: kind.linked.is_some(), ..Request::new(donor) };
         if kind.loads {
             let library = donor.library(Arch::X86_64).with_context(|| format!("{} has no library", donor.name))?;
             let library = surgery::donor::DonorObject::parse_library(library)?.tuned(&[], hosts::VERSION)?;

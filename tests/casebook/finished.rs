@@ -56,7 +56,7 @@ impl Graft {
 
 /// Returns the request to graft an executable. The graft may be untested, since the tests run the program themselves.
 pub fn request(Graft { donor, strings }: Graft) -> Request {
-    Request { strings: Some(strings), untested: true, ..Request::of(donor) }
+    Request { strings: Some(strings), untested: true, ..Request::new(donor) }
 }
 
 /// Grafts a stock conformance program, applies `later` to the graft, and runs it.

@@ -112,7 +112,7 @@ pub(crate) fn trials(bench: &Arc<Bench>) -> Vec<Trial> {
     for build in musls::builds().filter(|build| build.flags.name == "no-plt") {
         let test = move || {
             let out = std::env::temp_dir().join("allograft-no-such-graft");
-            let request = Request { out: Some(out), ..Request::of(donors::default_for(Arch::X86_64)) };
+            let request = Request { out: Some(out), ..Request::new(donors::default_for(Arch::X86_64)) };
             match hosts::graft(&build.loader(), &request).map_err(|error| error.to_string()) {
                 Err(said) if said.contains("calls `malloc` through 0 slots") => Ok(()),
                 other => Err(Failed::from(format!("{:?}", other.map(|_| "grafted")))),

@@ -100,7 +100,7 @@ fn test(bench: &Bench, form: ProgramForm, program: &Program, donor: &'static Don
     let out = bench.path(&format!("{} {} {}", program.name, form.name(), donor.name));
     // For a foreign architecture the graft may be untested, since it is run below.
     let untested = !fixtures::runs_here(form.arch);
-    let merged = hosts::graft(&stock, &Request { out: Some(out.clone()), untested, ..Request::of(donor) });
+    let merged = hosts::graft(&stock, &Request { out: Some(out.clone()), untested, ..Request::new(donor) });
     match merged {
         Err(error) if program.name == finished::OWN_MALLOC => {
             let said = error.to_string();

@@ -47,7 +47,7 @@ fn with_musl(bench: &Bench, program: &Program, donor: &'static Donor) -> Result<
 fn with_glibc(bench: &Bench, release: glibcs::Release, program: &Program, donor: &'static Donor) -> Result<(), String> {
     let stock = stock(bench, release, program);
     let out = bench.path(&format!("{} glibc {} {}", program.name, release.debian, donor.name));
-    let request = Request { out: Some(out.clone()), ..Request::of(donor) };
+    let request = Request { out: Some(out.clone()), ..Request::new(donor) };
     hosts::graft(&stock, &request).map_err(|error| error.to_string())?;
     dynamic::run(Arch::X86_64, &out, program, Some(donor.name), PART)
 }

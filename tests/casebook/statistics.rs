@@ -422,7 +422,7 @@ fn an_executable_that_was_linked_already_reports() {
         let folder = bench.path(donor.name);
         fs::create_dir(&folder).expect("a folder");
         let program = folder.join("service");
-        let request = Request { out: Some(program.clone()), ..Request::of(donor) };
+        let request = Request { out: Some(program.clone()), ..Request::new(donor) };
         hosts::graft(&stock, &request).unwrap_or_else(|error| panic!("{}: {error}", donor.name));
         programs.push((donor.name, program));
     }

@@ -10,12 +10,12 @@ pub fn sha256(bytes: &[u8]) -> String {
     text(Sha256::new_with_prefix(bytes))
 }
 
-/// The SHA-256 of `bytes`, as it is.
+/// The SHA-256 of `bytes`, as 32 bytes.
 pub(crate) fn raw(bytes: &[u8]) -> [u8; 32] {
     Sha256::digest(bytes).into()
 }
 
-/// The SHA-256 of all that `file` holds, in memory that does not grow with it.
+/// The SHA-256 of a file's content. The memory that this takes does not grow with the file.
 pub(crate) fn of_file(mut file: &File) -> io::Result<String> {
     file.rewind()?;
     let mut hash = Sha256::new();
@@ -28,7 +28,7 @@ pub(crate) fn of_file(mut file: &File) -> io::Result<String> {
     }
 }
 
-/// A finished hash in that form.
+/// A finished hash as 64 lower-case hexadecimal digits.
 pub(crate) fn text(hash: Sha256) -> String {
     let mut text = String::with_capacity(64);
     for byte in hash.finalize() {

@@ -1,5 +1,5 @@
-//! The way through: a target is recognised, each of its hosts is planned, edited, verified and proven, and then all are
-//! placed, or none.
+//! The path of a graft: a target is recognised, each of its hosts is planned, edited, verified and proven, and then all
+//! are placed, or none.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use crate::host::planner::Planner;
 use crate::image;
 use crate::outcome::{Action, Grafted, Grafts};
 use crate::prove::TestRun;
-use crate::prove::prepared::{self, Prepared, ReadyGraft, record};
+use crate::prove::prepared::{self, PreparedGraft, ReadyGraft, record};
 use crate::recognition::{Kind, Target};
 use crate::record::backup::Backup;
 use crate::record::{Record, sidecar};
@@ -28,10 +28,10 @@ use crate::transaction::staged::Staged;
 use crate::watch::Watch;
 
 /// Grafts `target`: a musl `libc.a`, a linked executable, a folder that holds `libc.a`s, or a packed Swift SDK bundle.
-/// All of its hosts, or on an error none.
+/// Grafts all of its hosts or, on an error, none.
 ///
 /// # Errors
-/// The target cannot be grafted. Every file is as it was.
+/// The target cannot be grafted. Every file is unchanged.
 pub fn graft(target: &Path, request: &Request) -> Result<Grafts, Error> {
     request.check()?;
     graft_under(Target::open(target)?, request, &Watch::default()).map(Pending::commit)
@@ -57,7 +57,7 @@ pub(crate) fn graft_observed(
     let Target(target) = target;
     let runs = match target {
         Kind::Executable(_) => true,
-        // The executables of an image have no common arguments to be tried with.
+        // An image holds several executables: no arguments fit all of them.
         Kind::Image(_) => request.arguments.is_none(),
         _ => false,
     };
@@ -87,14 +87,14 @@ pub(crate) fn graft_observed(
     }
 }
 
-/// Makes and tries the graft of a program before anything is locked: others work in its folder meanwhile, and running
-/// it may take long.
-fn tried_ahead(host: &HostFile, planner: &mut Planner<'_>) -> Result<Tried, Error> {
-    let prepared = prepared::of(host, planner)?;
-    // What would be refused in the end is refused before the program is run.
+/// Makes and tries the graft of a program before its folder is locked: running it may take long, and other processes
+/// can work in the folder meanwhile.
+fn tried_ahead(host: &HostFile, planner: &mut Planner<'_>) -> Result<TriedGraft, Error> {
+    let prepared = prepared::prepare_file(host, planner)?;
+    // A host that would be refused in the end is refused before the program is run.
     let stock = (prepared.action() == Action::Grafted).then_some(prepared.before_sha256.as_str());
     sidecar::may_be_written(host.path(), stock)?;
-    Tried::new(prepared, host.bytes()?, planner)
+    TriedGraft::new(prepared, host.bytes()?, planner)
 }
 
 /// Whether another run changed a host while this one read it, its backup and its record, one after the other: a graft
@@ -105,10 +105,10 @@ fn was_changed(host: &HostFile, planner: &Planner<'_>) -> bool {
     locked.is_ok_and(|_locked| !host.is_current())
 }
 
-/// Replaces the hosts by their grafts. `ahead` is that of the only one, if it was tried already.
+/// Replaces the hosts by their grafts. `ahead`: the graft of the only host, if it was tried already.
 fn in_place(
     hosts: Hosts,
-    mut ahead: Option<Tried>,
+    mut ahead: Option<TriedGraft>,
     planner: &mut Planner<'_>,
     observe: Observer<'_>,
 ) -> Result<Pending<Grafts>, Error> {
@@ -117,23 +117,23 @@ fn in_place(
     let (decided, skipped) = hosts.each(planner, |file, planner| {
         let tried = match ahead.take() {
             Some(tried) if tried.before_sha256 == file.sha256()? => tried,
-            // Nothing was tried, or the host was written before the folder was locked.
-            _ => Tried::new(prepared::of(&file, planner)?, file.bytes()?, planner)?,
+            // No graft was tried, or the host was written before the folder was locked.
+            _ => TriedGraft::new(prepared::prepare_file(&file, planner)?, file.bytes()?, planner)?,
         };
-        let (grafted, mut placing) = decide(tried, planner)?;
-        match &placing.ready {
-            // Many hosts need the memory of one.
+        let (grafted, mut placement) = decide(tried, planner)?;
+        match &placement.ready {
+            // So that many hosts need no more memory than one.
             Some(ready) if several => ready.drop_bytes(),
             _ if several => {}
-            _ => placing.read = Some(file),
+            _ => placement.read = Some(file),
         }
-        Ok((grafted, placing))
+        Ok((grafted, placement))
     })?;
-    let (grafted, placing): (Vec<Grafted>, Vec<Placing>) = decided.into_iter().unzip();
-    sink.write(Grafts::of(grafted, skipped), |grafts, transaction| {
-        let hosts = grafts.hosts.iter_mut().zip(&placing);
-        let mut changing: Vec<_> = hosts.filter(|(_, placing)| placing.changes_something()).collect();
-        let changes: Vec<Change<'_>> = changing.iter().map(|(grafted, placing)| placing.change(grafted)).collect();
+    let (grafted, placement): (Vec<Grafted>, Vec<Placement>) = decided.into_iter().unzip();
+    sink.write(Grafts::new(grafted, skipped), |grafts, transaction| {
+        let hosts = grafts.hosts.iter_mut().zip(&placement);
+        let mut changing: Vec<_> = hosts.filter(|(_, placement)| placement.changes_something()).collect();
+        let changes: Vec<Change<'_>> = changing.iter().map(|(grafted, placement)| placement.change(grafted)).collect();
         let notes = place(&changes, transaction, observe)?;
         drop(changes);
         for ((grafted, _), notes) in changing.iter_mut().zip(notes) {
@@ -144,10 +144,10 @@ fn in_place(
     })
 }
 
-/// Writes the graft of `host` to the file `out`, replacing what is there.
+/// Writes the graft of `host` to the file `out`, replacing any file there.
 fn to_file(host: &HostFile, out: &Path, planner: &mut Planner<'_>) -> Result<Pending<Grafts>, Error> {
     let out = out::graft(out, host.path(), planner.request.force)?;
-    let (prepared, bytes) = (prepared::of(host, planner)?, host.bytes()?);
+    let (prepared, bytes) = (prepared::prepare_file(host, planner)?, host.bytes()?);
     let (request, watch) = (planner.request, planner.watch);
     let mut grafted = prepared.elsewhere(out.clone(), request.dry_run);
     let mut ready = None;
@@ -157,7 +157,7 @@ fn to_file(host: &HostFile, out: &Path, planner: &mut Planner<'_>) -> Result<Pen
         ready = Some(proven.graft(bytes)?);
     }
     let sink = Sink::of_graft(request, Purpose::Write, [out.as_path()], watch)?;
-    sink.write(Grafts::of(vec![grafted], Vec::new()), |grafts, transaction| {
+    sink.write(Grafts::new(vec![grafted], Vec::new()), |grafts, transaction| {
         let Some(ready) = ready else { return Ok(()) };
         let (new, lost) = Staged::proven(&out, &ready, Some(host.file()))?;
         grafts.hosts[0].notes.extend(lost.iter().map(ToString::to_string));
@@ -165,12 +165,12 @@ fn to_file(host: &HostFile, out: &Path, planner: &mut Planner<'_>) -> Result<Pen
     })
 }
 
-impl Prepared {
+impl PreparedGraft {
     /// The report on a graft that is written to `path`, leaving its host untouched.
     pub(crate) fn elsewhere(&self, path: PathBuf, dry_run: bool) -> Grafted {
         let action = match self.action() {
             _ if dry_run => Action::Planned,
-            // A new file is written all the same.
+            // A new file is written in this case, too.
             Action::Unchanged => Action::Replaced,
             action => action,
         };
@@ -203,7 +203,7 @@ impl Prepared {
 }
 
 impl Grafted {
-    /// Adds what running it has shown.
+    /// Adds the outcome of running the graft.
     pub(crate) fn add(&mut self, trial: TestRun) {
         self.tried.extend(trial.tried);
         self.untested = trial.untested;
@@ -211,17 +211,17 @@ impl Grafted {
     }
 }
 
-/// A host whose graft was made and, unless that is a dry run or changes nothing, tried.
-struct Tried {
+/// A host whose graft was made and, unless this is a dry run or nothing changes, tried.
+struct TriedGraft {
     grafted: Grafted,
     before_sha256: String,
     /// The graft, if the host is to be replaced.
     ready: Option<ReadyGraft>,
 }
 
-impl Tried {
-    /// Tries the graft of the host, which has these bytes.
-    fn new(prepared: Prepared, bytes: &[u8], planner: &Planner<'_>) -> Result<Tried, Error> {
+impl TriedGraft {
+    /// Tries the graft of the host with the content `bytes`.
+    fn new(prepared: PreparedGraft, bytes: &[u8], planner: &Planner<'_>) -> Result<TriedGraft, Error> {
         let action = prepared.action();
         let (mut grafted, before_sha256) = (prepared.report(action), prepared.before_sha256.clone());
         let mut ready = None;
@@ -230,12 +230,12 @@ impl Tried {
             grafted.add(trial);
             ready = Some(proven);
         }
-        Ok(Tried { grafted, before_sha256, ready })
+        Ok(TriedGraft { grafted, before_sha256, ready })
     }
 }
 
-/// What is to become of a host, of its backup and of its record.
-struct Placing {
+/// The changes to a host, its backup and its record.
+struct Placement {
     before_sha256: String,
     /// The host, if its bytes are kept until it is placed.
     read: Option<HostFile>,
@@ -244,7 +244,7 @@ struct Placing {
     ready: Option<ReadyGraft>,
 }
 
-impl Placing {
+impl Placement {
     fn changes_something(&self) -> bool {
         self.ready.is_some() || self.record.is_some()
     }
@@ -261,9 +261,9 @@ impl Placing {
     }
 }
 
-/// Decides what becomes of a host in place, of its backup and of its record (see the table in `place`).
-fn decide(tried: Tried, planner: &mut Planner<'_>) -> Result<(Grafted, Placing), Error> {
-    let Tried { mut grafted, before_sha256: before, ready } = tried;
+/// Decides on the changes in place to a host, its backup and its record (see the table in `place`).
+fn decide(tried: TriedGraft, planner: &mut Planner<'_>) -> Result<(Grafted, Placement), Error> {
+    let TriedGraft { mut grafted, before_sha256: before, ready } = tried;
     let (action, host, graft_sha256) = (grafted.action, grafted.path.clone(), grafted.graft_sha256.clone());
     let (host, operation) = (host.as_path(), grafted.operation.clone());
     sidecar::may_be_written(host, (action == Action::Grafted).then_some(before.as_str()))?;
@@ -281,7 +281,7 @@ fn decide(tried: Tried, planner: &mut Planner<'_>) -> Result<(Grafted, Placing),
         let known = old.as_ref().filter(|old| old.knows(&before));
         let stock = match (backup, known) {
             (backup, Some(known)) => known.stock(host, backup).ok(),
-            // Without a record that fits, the backup proves itself: it is stock if grafting it gives this very graft.
+            // Without a record that fits, grafting the backup decides: it is stock if that gives exactly this graft.
             (Some(backup), None) => {
                 let graft = graft_of(&path, &backup.bytes()?, planner);
                 (graft.as_ref() == Some(&graft_sha256)).then_some(backup)
@@ -295,7 +295,7 @@ fn decide(tried: Tried, planner: &mut Planner<'_>) -> Result<(Grafted, Placing),
         if let (Some(new), Action::Replaced) = (&mut new, action) {
             new.replaced_sha256 = Some(before.clone());
         }
-        // An unchanged host's record is left alone if it names this graft, or if no backup belongs to it.
+        // An unchanged host keeps its record if the record names this graft, or if the host has no backup.
         let fits = known.is_some_and(|known| known.graft_sha256 == before);
         if action == Action::Unchanged && (fits || !good) {
             new = None;
@@ -314,10 +314,11 @@ fn decide(tried: Tried, planner: &mut Planner<'_>) -> Result<(Grafted, Placing),
         grafted.action = Action::Planned;
     }
     let record = if planner.request.dry_run { None } else { new };
-    Ok((grafted, Placing { before_sha256: before, read: None, record, ready }))
+    Ok((grafted, Placement { before_sha256: before, read: None, record, ready }))
 }
 
-/// SHA-256 of what these donors make of the stock file `bytes`; `None` if that cannot be grafted, or is a graft itself.
+/// SHA-256 of the graft of the stock file `bytes` with these donors; `None` if it cannot be grafted, or is a graft
+/// itself.
 fn graft_of(path: &Path, bytes: &[u8], planner: &mut Planner<'_>) -> Option<String> {
     let host = prepared::read(path, bytes).ok().filter(|host| !host.carried().anything())?;
     let prepared = prepared::prepare(&*host, path, sha256(bytes), planner).ok()?;

@@ -1,32 +1,32 @@
 //! Recognises what can be grafted and applies a plan to it, atomically and undoably.
 //!
-//! The way through, in [`graft`]: a target is recognised, its hosts come from a source, each is planned, edited,
-//! verified and proven, and then all are placed, or none.
+//! The path, in [`graft`]: a target is recognised, its hosts come from a source, each is planned, edited, verified and
+//! proven, and then all are placed, or none.
 //!
 //! | room | what lives there |
 //! | --- | --- |
 //! | `error` | why a host was not grafted or not given back, and what to do about it |
-//! | `digest`, `watch` | SHA-256; whom to tell of progress |
+//! | `digest`, `watch` | SHA-256; callbacks for progress |
 //! | `system` | the files of a system, with the root folder in which a program finds its libraries |
-//! | `swift` | what a Swift SDK bundle says of itself; installed Swift SDKs |
+//! | `swift` | the manifest of a Swift SDK bundle; installed Swift SDKs |
 //! | `file` | files on disk: signatures, names, temporary files, attributes, links, locks |
 //! | `record` | the record of a graft, and the files beside a host |
-//! | `request` | what is asked for |
+//! | `request` | the donors to graft, the destination, the confirmations |
 //! | `host` | archives and executables: plan, edit, verify |
-//! | `outcome` | what was done |
+//! | `outcome` | the result of a graft, to be reported |
 //! | `prove` | grafts that may be placed: verified and, where they are programs, run |
 //! | `examination` | grafts that were placed long ago: every byte compared with the graft made again |
-//! | `transaction` | the files that take names, in which order, and how all of it is taken back |
+//! | `transaction` | renames in an order that survives a kill, and their rollback |
 //! | `packed` | packed Swift SDK bundles, read and written as streams |
-//! | `recognition` | what a target is, by its content |
+//! | `recognition` | the kind of a target, by its content |
 //! | `source` | the hosts of a target: a file, a folder's `libc.a`s, the contents of a bundle |
-//! | `sink` | where grafts go, other than over their hosts: a folder, a bundle, a file made from a donor alone |
-//! | `undo`, `image`, `graft` | the ways through: back, in container images, and there |
+//! | `sink` | destinations: in place, a file, a folder, a bundle, a file made from a donor alone |
+//! | `undo`, `image`, `graft` | the whole path: of an undo, of a container image, and of every other graft |
 //! | `trials` | tests that need more than one room: kills, broken edits, foreign owners, counted reads |
 //!
 //! The rooms form layers, in this order: a room uses only rooms above it. A module is named by its full path, not
 //! through a re-export of its room: a room that exported what its own users need would be in a cycle with them.
-//! (`tools/src/modules.rs` counts cycles of rooms and of modules; `host` and its two implementations are the one.)
+//! (`tools/src/modules.rs` counts cycles of rooms and of modules; the only one is `host` with its two implementations.)
 
 mod digest;
 mod error;
@@ -68,9 +68,9 @@ pub use file::temporaries::{Ending, left_behind, remove_temporaries};
 pub use format::StringFunction;
 pub use graft::{graft, graft_under};
 pub use host::archive::{ArchiveOperation, ForeignAllocator, Strings};
+pub use host::donor_candidate::{DonorCandidate, donor_candidates, unmatched};
 pub use host::executable::ExecutableOperation;
 pub use host::needed::{NeededFile, needed_file};
-pub use host::possible_donor::{PossibleDonor, possible_donors, unmatched};
 pub use host::{Carried, Operation};
 pub use image::undo as undo_image;
 pub use outcome::{Action, Bundle, Grafted, Grafts};
@@ -79,7 +79,7 @@ pub use recognition::{Target, is_executable};
 pub use record::{Record, stock_of};
 pub use request::{Candidate, Patience, Request};
 pub use sink::emitted::{write, write_folder};
-pub use source::contents::{FoundGraft, each_host, unpack_grafts};
+pub use source::contents::{UnpackedGraft, for_each_host, unpack_grafts};
 pub use swift::{installed_swift_sdks, locate};
 pub use system::System;
 pub use system::privileges::is_privileged;

@@ -14,16 +14,16 @@ use crate::host::{Carried, Operation};
 pub enum Action {
     /// Stock was grafted.
     Grafted,
-    /// A graft has other donors, or other options, now.
+    /// A graft was replaced by one with other donors or options.
     Replaced,
-    /// It carries exactly these donors with these options already.
+    /// It already carried exactly these donors with these options.
     Unchanged,
-    /// Nothing yet (`dry_run`): this is what would be done.
+    /// Only planned (`dry_run`).
     Planned,
 }
 
 impl Action {
-    /// What replacing a host amounts to that was a graft before, or stock.
+    /// The action of replacing a host. `graft`: the host was a graft before.
     pub(crate) fn on(graft: bool, unchanged: bool) -> Action {
         match (graft, unchanged) {
             (_, true) => Action::Unchanged,
@@ -44,7 +44,7 @@ pub struct Grafted {
     pub action: Action,
     /// The donors that it carried before.
     pub before: Carried,
-    /// Whether the graft is what the host was already.
+    /// Whether the graft equals the host that was read.
     pub unchanged: bool,
     /// The edits.
     pub operation: Operation,
@@ -56,9 +56,9 @@ pub struct Grafted {
     pub backup: Option<PathBuf>,
     /// The trials before the graft was placed, with their outcomes.
     pub tried: Vec<String>,
-    /// Whether there is no self-test among them, since it was waived.
+    /// Whether the self-test is missing from the trials, because it was waived.
     pub untested: bool,
-    /// What the backup could not keep of the stock file: clauses whose subject is the backup.
+    /// The attributes of the stock file that the backup could not keep, as clauses whose subject is the backup.
     pub backup_lacks: Vec<String>,
     /// Remarks for the user: clauses whose subject is the host.
     pub notes: Vec<String>,
@@ -71,9 +71,9 @@ pub struct Grafts {
     pub hosts: Vec<Grafted>,
     /// Sorted by path.
     pub skipped: Vec<Skipped>,
-    /// The packed bundle that the hosts lie in, if they do.
+    /// The packed bundle that holds the hosts, if one does.
     pub bundle: Option<Bundle>,
-    /// The container image that was written, if the hosts lie in one.
+    /// The container image that was written, if the hosts are in one.
     pub image: Option<PathBuf>,
     /// The names of the Swift SDKs whose bundle the target is, packed or not.
     pub swift_sdks: Vec<String>,
@@ -82,8 +82,8 @@ pub struct Grafts {
 }
 
 impl Grafts {
-    /// Hosts that lie in nothing that is worth telling of.
-    pub(crate) fn of(hosts: Vec<Grafted>, skipped: Vec<Skipped>) -> Grafts {
+    /// The result for hosts that are in neither a bundle nor an image.
+    pub(crate) fn new(hosts: Vec<Grafted>, skipped: Vec<Skipped>) -> Grafts {
         Grafts { hosts, skipped, bundle: None, image: None, swift_sdks: Vec::new(), notes: Vec::new() }
     }
 }
@@ -95,23 +95,22 @@ pub struct Bundle {
     pub path: PathBuf,
     /// With `out`: the bundle that was read.
     pub source: Option<PathBuf>,
-    /// How it is packed.
+    /// Its format.
     pub format: Format,
     /// The names of the Swift SDKs in it.
     pub swift_sdks: Vec<String>,
     /// The action taken.
     pub action: Action,
-    /// SHA-256 of the file at `path`, which `swift sdk install --checksum` takes; not known of one that is only
-    /// planned.
+    /// SHA-256 of the file at `path`, which `swift sdk install --checksum` takes; `None` if the file is only planned.
     pub sha256: Option<String>,
-    /// SHA-256 of the tar in it before compression, which is independent of the compressor; `None` for one that was
-    /// not written, and for a zip.
+    /// SHA-256 of the tar in it before compression, which is independent of the compressor; `None` for a zip, and if
+    /// the file was not written.
     pub tar_sha256: Option<String>,
     /// SHA-256 of the stock bundle, where it is known.
     pub stock_sha256: Option<String>,
     /// The backup that `undo` restores, if there is one (with `dry_run`: will be).
     pub backup: Option<PathBuf>,
-    /// What the backup could not keep of the stock bundle: clauses whose subject is the backup.
+    /// The attributes of the stock bundle that the backup could not keep, as clauses whose subject is the backup.
     pub backup_lacks: Vec<String>,
     /// Remarks for the user: clauses whose subject is the bundle.
     pub notes: Vec<String>,

@@ -1,4 +1,5 @@
-//! The stock host again, byte for byte, from the backup beside a graft.
+//! Restores the stock host, byte for byte, from the backup beside a graft. A graft is never edited back to stock: only
+//! a file with stock's SHA-256 is stock.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -30,7 +31,7 @@ use crate::watch::Watch;
 pub enum UndoneAction {
     /// Stock is back.
     Restored,
-    /// It was stock already. Backup and record that a killed run left are gone.
+    /// It was stock already. A backup and a record that a killed run left are deleted.
     NothingToUndo,
 }
 
@@ -41,15 +42,15 @@ pub struct Undone {
     pub path: PathBuf,
     /// The action taken.
     pub action: UndoneAction,
-    /// SHA-256 of the host as it is now.
+    /// SHA-256 of the host now.
     pub stock_sha256: String,
     /// Remarks for the user: clauses whose subject is the host.
     pub notes: Vec<String>,
 }
 
-/// Gives `target` its stock file back; in a folder, all hosts, or on an error none.
+/// Restores the stock file of `target`; in a folder, those of all hosts or, on an error, of none.
 ///
-/// A host that carries no graft is nothing to undo and no error, so that undoing twice is fine.
+/// A host that carries no graft is left alone without an error, so that undoing twice succeeds.
 pub fn undo(target: &Path) -> Result<Vec<Undone>, Error> {
     undo_under(target, &Watch::default()).map(Pending::commit)
 }
@@ -67,7 +68,7 @@ pub(crate) fn undo_observed(
 ) -> Result<Pending<Vec<Undone>>, Error> {
     let metadata = fs::metadata(target).context(target, "read")?;
     if is_image(target)? {
-        let reason = "an image gets its stock image back in a new one, not in place";
+        let reason = "the stock image is written to a new image, not in place";
         return Err(Error::Out { out: target.to_owned(), reason, help: "name the new one: `-o STOCK`" });
     }
     let hosts = if metadata.is_dir() {
@@ -82,7 +83,7 @@ pub(crate) fn undo_observed(
         if let Some(of) = host_of_sidecar(&host)
             && is_backup(&host)
             && record_path(&of).exists()
-            // A backup that was grafted itself.
+            // Otherwise the backup was grafted itself.
             && !record_path(&host).exists()
         {
             return Err(Error::IsBackup { path: host, host: of });
@@ -126,7 +127,7 @@ pub(crate) fn undo_observed(
 enum HostState {
     /// A graft, with the backup that its record names.
     Graft,
-    /// Stock, or a file that we have nothing to do with.
+    /// Stock, or a file that allograft never changed.
     Stock,
     /// Stock, with a backup of itself or a record beside it (see the table in `place`).
     StockWithLeftovers,
@@ -139,7 +140,7 @@ struct Assessment {
     notes: Vec<String>,
 }
 
-/// Decides what is to be done with a host. `named`: the user named it, so it has to be an archive at least.
+/// Decides what to do with a host. `named`: the user named it, so it has to be an archive or an executable.
 fn assess(host: &Path, named: bool) -> Result<Assessment, Error> {
     let found = File::open(host).and_then(|file| digest::of_file(&file)).context(host, "read")?;
     let (backup, beside) = (backup_path(host), Backup::beside(host)?);
@@ -151,10 +152,10 @@ fn assess(host: &Path, named: bool) -> Result<Assessment, Error> {
         _ if is_own_backup => (HostState::StockWithLeftovers, found),
         Some(record) if record.stock_sha256 == found => match beside {
             None => (HostState::StockWithLeftovers, found),
-            // What a run was killed over that had no links.
+            // Left by a run that was killed on a file system without hard links.
             Some(left) if record.knows(&left.sha256) => (HostState::StockWithLeftovers, found),
             Some(_) => {
-                notes.push(format!("is stock; `{}` is of another file and stays", backup.display()));
+                notes.push(format!("is stock; `{}` belongs to a different file and stays", backup.display()));
                 (HostState::Stock, found)
             }
         },
@@ -172,7 +173,7 @@ fn assess(host: &Path, named: bool) -> Result<Assessment, Error> {
         }
         None => {
             if beside.is_some() {
-                notes.push(format!("carries no graft; `{}` is of another file and stays", backup.display()));
+                notes.push(format!("carries no graft; `{}` belongs to a different file and stays", backup.display()));
             }
             (HostState::Stock, found)
         }
@@ -180,7 +181,7 @@ fn assess(host: &Path, named: bool) -> Result<Assessment, Error> {
     Ok(Assessment { host: path, state, stock_sha256, notes })
 }
 
-/// The archives to verify in `target`: itself, if it is an archive; in a folder, every `libc.a` that carries a graft.
+/// The files to verify in `target`: itself, or every graft in a folder.
 pub fn grafts_in(target: &Path) -> Result<Vec<PathBuf>, Error> {
     let folder = match recognise(target)? {
         Kind::Archive(host) | Kind::Executable(host) => return Ok(vec![host.path().to_owned()]),

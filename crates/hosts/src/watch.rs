@@ -1,4 +1,5 @@
-//! Callbacks while the work goes on: progress, and locks that are waited for.
+//! Callbacks while the work goes on: progress, and locks that are waited for. This crate prints nothing, so the caller
+//! decides what is shown.
 
 use std::io;
 use std::path::Path;
@@ -6,9 +7,9 @@ use std::path::Path;
 /// Callbacks for the caller's progress display; none by default.
 #[derive(Clone, Copy, Default)]
 pub struct Watch<'a> {
-    /// Told, often, how far work on a large file has got.
+    /// Called often, with the progress of the work on a large file.
     pub progress: Option<&'a dyn Fn(Progress)>,
-    /// Told when another allograft has to be waited for, or cannot be kept out.
+    /// Called when another allograft has to be waited for, or cannot be kept out.
     pub locking: Option<&'a dyn Fn(Locking<'_>)>,
 }
 
@@ -21,7 +22,7 @@ pub enum Locking<'a> {
     Unlocked(&'a Path, &'a io::Error),
 }
 
-/// How far work on a large file has got.
+/// The progress of the work on a large file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
     /// The activity, as a participle: "reading", "packing".

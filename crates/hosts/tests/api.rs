@@ -1,4 +1,4 @@
-//! The crate as the program uses it.
+//! Tests of the public interface, as the program uses it.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use hosts::{Action, Request, UndoneAction};
 
 fn request() -> Request {
-    Request { strings: Some(true), ..Request::of(donors::default_for(format::Arch::X86_64)) }
+    Request { strings: Some(true), ..Request::new(donors::default_for(format::Arch::X86_64)) }
 }
 
 fn stock() -> Vec<u8> {
@@ -67,7 +67,7 @@ fn errors_have_exit_codes_and_remedies() {
     assert!(error.exit_code() == 2 && error.to_string().contains("no_such_option"), "{error}");
 }
 
-/// Small bundles, packed in each way. What they hold as libc.a is none: here it is about what lies around it.
+/// Small bundles, packed in each format. Their libc.a is not an archive: these tests are about the packing.
 fn bundles() -> [Vec<u8>; 2] {
     use std::io::{Cursor, Write};
     let manifest = br#"{"artifacts": {"sdk": {"type": "swiftSDK"}}}"#;
@@ -78,7 +78,7 @@ fn bundles() -> [Vec<u8>; 2] {
     for (name, bytes) in files {
         let mut header = tar::Header::new_gnu();
         header.set_size(bytes.len() as u64);
-        // Long enough for an entry of its own.
+        // A name long enough for an extension entry of its own.
         let long = format!("sdk.artifactbundle/{}/file", "folder/".repeat(20));
         tar.append_data(&mut header.clone(), name, bytes).unwrap();
         tar.append_data(&mut header, format!("{long}-{}", bytes.len()), bytes).unwrap();

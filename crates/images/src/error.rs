@@ -62,13 +62,13 @@ pub enum Problem {
     #[error("the entry's name {0}")]
     Name(&'static str),
     /// Two entries of one name in one layer: tools differ in which one counts.
-    #[error("the entry is there twice")]
+    #[error("the entry appears twice")]
     Twice,
     /// A hard link without the file that it is another name of.
     #[error("it is a hard link to `{0}`, which is not a file before it in the same layer")]
     HardLink(String),
     /// More than any real image has.
-    #[error("{what} is {found} {unit}, more than the {limit} that are taken")]
+    #[error("{what} is {found} {unit}, more than the limit of {limit}")]
     TooLarge {
         /// The thing that is too large.
         what: &'static str,

@@ -147,7 +147,7 @@ fn what_would_do_harm_is_an_error() {
     let file = |name: &str| Tar::default().file(name, 0o644, b"x");
     let cases: [(&str, Vec<Tar>); 15] = [
         ("holds `..`", vec![file("a/../../b")]),
-        ("there twice", vec![file("a").file("./a", 0o644, b"y")]),
+        ("appears twice", vec![file("a").file("./a", 0o644, b"y")]),
         ("through a symbolic link", vec![Tar::default().symlink("a", "/etc").file("a/b", 0o644, b"x")]),
         ("through a file", vec![file("a").file("a/b", 0o644, b"x")]),
         ("folder with entries in it", vec![file("a/b").symlink("a", "/etc")]),

@@ -53,7 +53,7 @@ fn what_is_not_read() {
     says(&debian_package("data.tar.lzma", b"x"), "`data.tar.lzma`");
     says(&debian_package("data.tar", &data())[..300], "cut off");
     says(&zip(&[("a/../../x", 0o644, b"x")]), "holds `..`");
-    says(&zip(&[("a", 0o644, b"x"), ("./a", 0o644, b"y")]), "there twice");
+    says(&zip(&[("a", 0o644, b"x"), ("./a", 0o644, b"y")]), "appears twice");
     // The library that writes zips refuses a name twice.
     let mut twice = zip(&[("a", 0o644, b"x"), ("b", 0o644, b"y")]);
     for at in 0..twice.len() - 46 {
@@ -64,7 +64,7 @@ fn what_is_not_read() {
         };
         twice[name] = b'a';
     }
-    says(&twice, "there twice");
+    says(&twice, "appears twice");
     // Bundles of Swift SDKs are read by another crate.
     let manifest = br#"{"artifacts": {"x": {"type": "swiftSDK"}}}"#;
     fs::write(&path, zip(&[("x.artifactbundle/info.json", 0o644, manifest)])).unwrap();

@@ -364,7 +364,7 @@ fn inspect_packed(path: &Path, hashed: bool, inspected: &mut Vec<Inspected>) {
         let sha256 = hashed.then(|| hosts::sha256(bytes));
         hosts.push(Inspected { result: report(&path, bytes), sha256, image: None, in_folder: false, path });
     };
-    match hosts::each_host(path, &mut one) {
+    match hosts::for_each_host(path, &mut one) {
         Ok(_) => {
             hosts.sort_by(|one, other| one.path.cmp(&other.path));
             inspected.extend(hosts);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use hosts::{Examined, FoundGraft};
+use hosts::{Examined, UnpackedGraft};
 use inspector::verify::{Check, Comparison, Definition, Difference, NotRun};
 use inspector::{InspectError, Libc, Strings};
 use trial::TrialOptions;
@@ -167,7 +167,7 @@ impl Verify {
     }
 
     /// The grafts to verify. That of a packed bundle is unpacked below `scratch`.
-    fn grafts(&self, scratch: &Path) -> Result<Vec<FoundGraft>, Failure> {
+    fn grafts(&self, scratch: &Path) -> Result<Vec<UnpackedGraft>, Failure> {
         let target = located(&self.target, self.root.as_deref())?;
         if let Some(grafts) = hosts::unpack_grafts(&target, scratch)? {
             return match grafts.is_empty() {
@@ -178,13 +178,13 @@ impl Verify {
         let mut grafts = Vec::new();
         for libc in hosts::grafts_in(&target)? {
             let stock = if self.stock.is_some() { None } else { hosts::stock_of(&libc)? };
-            grafts.push(FoundGraft { name: libc.clone(), libc, stock });
+            grafts.push(UnpackedGraft { name: libc.clone(), libc, stock });
         }
         Ok(grafts)
     }
 
-    fn verify(&self, graft: FoundGraft, output: &Output) -> Result<Verified, Failure> {
-        let FoundGraft { name: path, libc, mut stock } = graft;
+    fn verify(&self, graft: UnpackedGraft, output: &Output) -> Result<Verified, Failure> {
+        let UnpackedGraft { name: path, libc, mut stock } = graft;
         let executable = hosts::is_executable(&libc)?;
         if let (Some(backup), false) = (&stock, executable)
             && let Some(allocator) = hosts::foreign_allocator_in(backup)?

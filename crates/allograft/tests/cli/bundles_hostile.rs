@@ -63,7 +63,7 @@ fn tars_that_would_do_harm() {
     let cases: [(&str, More); 9] = [
         ("holds `..`", |tar| add(tar, "x/../../etc/passwd", tar::EntryType::Regular, b"x")),
         ("is absolute", |tar| add(tar, "/etc/passwd", tar::EntryType::Regular, b"x")),
-        ("there twice", |tar| add(tar, &format!("./{FOLDER}//info.json"), tar::EntryType::Regular, b"x")),
+        ("appears twice", |tar| add(tar, &format!("./{FOLDER}//info.json"), tar::EntryType::Regular, b"x")),
         ("through a symbolic link", |tar| {
             link(tar, "x", tar::EntryType::Symlink, "/etc");
             add(tar, "x/passwd", tar::EntryType::Regular, b"x");
@@ -143,7 +143,7 @@ fn what_holds_no_swift_sdk() {
     let mut builder = tar::Builder::new(Vec::new());
     add(&mut builder, "usr/lib/libc.a", tar::EntryType::Regular, &stock(Arch::X86_64));
     lab.put("package.apk", &gzip(&builder.into_inner().unwrap()));
-    lab.changes_nothing(3, ["graft", "package.apk"]).says(&["no Swift SDK", "unpack it"]);
+    lab.changes_nothing(3, ["graft", "package.apk"]).says(&["not a Swift SDK", "unpack it"]);
     let mut builder = tar::Builder::new(Vec::new());
     let manifest = format!("{{\"artifacts\": {{\"{SDK}\": {{\"type\": \"swiftSDK\"}}}}}}");
     add(&mut builder, &format!("{FOLDER}/info.json"), tar::EntryType::Regular, manifest.as_bytes());
@@ -179,7 +179,7 @@ fn zips_that_are_damaged_or_would_do_harm() {
     edit(2, "checksum", &|bytes| bytes[libc + 16] ^= 1);
     edit(3, "more than the", &|bytes| bytes[libc + 27] = 0x70);
     edit(3, "encrypted", &|bytes| bytes[libc + 8] |= 1);
-    edit(3, "another method", &|bytes| bytes[libc + 10] = 93);
+    edit(3, "a method other than deflate", &|bytes| bytes[libc + 10] = 93);
     edit(2, "overlap", &|bytes| bytes[libc + 23] = 0x7f);
     edit(3, "is absolute", &|bytes| bytes[directory + 46] = b'/');
     edit(2, "another name", &|bytes| bytes[directory + 46] = b'X');

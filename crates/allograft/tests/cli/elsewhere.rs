@@ -29,7 +29,7 @@ fn into_a_file() {
     lab.changes_nothing(3, ["undo", "out.a"]).says(&["`-o`", "help: "]);
     // The bytes are the same as in place, and an existing file is replaced: a graft, and with --force any file.
     lab.put("again.a", b"something else");
-    let refused = "`again.a` is there, and is not a graft of `libc.a`";
+    let refused = "`again.a` exists and is not a graft of `libc.a`";
     lab.changes_nothing(3, ["graft", "libc.a", "-o", "again.a"]).says(&[refused, "help: ", "`--force`"]);
     lab.run(["graft", "libc.a", "-o", "again.a", "--force"]).exits(0);
     lab.run(["graft", "libc.a", "-o", "again.a"]).exits(0);

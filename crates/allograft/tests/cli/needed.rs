@@ -112,11 +112,11 @@ fn a_file_that_is_not_there_or_another_one() {
         }
     }
     lab.put("liballograft.so", b"no library at all");
-    lab.changes_nothing(3, ["graft", "user", "--needed"]).says(&["which is no shared object of allograft's"]);
+    lab.changes_nothing(3, ["graft", "user", "--needed"]).says(&["which is not a shared object that allograft made"]);
     let mut damaged = fs::read(lab.path("graft")).unwrap();
     damaged.truncate(1000);
     lab.put("liballograft.so", &damaged);
-    lab.changes_nothing(3, ["graft", "user", "--needed"]).says(&["which is no shared object of allograft's"]);
+    lab.changes_nothing(3, ["graft", "user", "--needed"]).says(&["which is not a shared object that allograft made"]);
 }
 
 #[test]
@@ -184,12 +184,13 @@ fn names_that_a_loader_searches_for_and_names_that_it_cannot_take() {
 }
 
 #[test]
-fn what_is_no_dynamic_program_is_wrong_usage() {
+fn a_target_that_is_not_a_dynamic_program_is_wrong_usage() {
     let lab = Lab::new();
     Build::PLAIN.program(&lab.path(""), "static", SMALL);
     lab.put("sysroot/lib/libc.a", &debian());
     for target in ["static", "sysroot", "sysroot/lib/libc.a"] {
-        lab.changes_nothing(2, ["graft", target, "--needed"]).says(&["is no dynamic program", "leave `--needed` out"]);
+        lab.changes_nothing(2, ["graft", target, "--needed"])
+            .says(&["is not a dynamic program", "leave `--needed` out"]);
     }
 }
 

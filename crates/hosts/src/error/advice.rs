@@ -109,8 +109,7 @@ impl Error {
     }
 }
 
-/// Lists the donors that satisfy `is_able`.
-/// Returns the help for a linked file that gets no allocator.
+/// Returns the help for a linked file for which no allocator was requested.
 fn donor_needed(arch: Arch, kind: Linked) -> String {
     let has_strings = |donor: &donors::Donor| match kind {
         Linked::Program => donor.blob_with_strings(arch).is_some(),
@@ -132,9 +131,10 @@ fn donor_needed(arch: Arch, kind: Linked) -> String {
     }
 }
 
-fn these_can(is_able: impl Fn(&donors::Donor) -> bool) -> String {
-    let able: Vec<&str> = donors::all().iter().filter(|donor| is_able(donor)).map(|donor| donor.name).collect();
-    format!("these can: {}", able.join(", "))
+/// Lists the donors that `supports` accepts.
+fn these_can(supports: impl Fn(&donors::Donor) -> bool) -> String {
+    let names: Vec<&str> = donors::all().iter().filter(|donor| supports(donor)).map(|donor| donor.name).collect();
+    format!("these can: {}", names.join(", "))
 }
 
 #[cfg(test)]
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_names_no_donor_is_told_where_string_functions_go() {
+    fn string_functions_in_linked_files_need_a_donor() {
         assert!(donor_needed(Arch::X86_64, Linked::Program).contains("name a donor too, such as snmalloc"));
         assert!(donor_needed(Arch::Aarch64, Linked::Program).contains("for x86_64 only, and this one is for aarch64"));
         assert!(donor_needed(Arch::X86_64, Linked::Dynamic).contains("has no string functions of its own"));

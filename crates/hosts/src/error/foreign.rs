@@ -1,6 +1,7 @@
-//! What can be done about an archive in which another allocator is in libc's place.
+//! The grafts that are possible for an archive in which another allocator is in libc's place.
 
-/// Which grafts of the archive would succeed. Each was planned, and the plan was thrown away.
+/// The grafts of the archive that would succeed. Each was planned, and the plan discarded: a help line names no command
+/// that its own plan would refuse.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForeignWays {
     /// The allocator by the archive's contents, with the evidence; `None` if the contents do not show it.
@@ -9,7 +10,7 @@ pub struct ForeignWays {
     pub strings: bool,
     /// Whether a donor can take the allocator's place.
     pub replacement: Replacement,
-    /// Functions that are not in the archive any more. Programs that need them do not link.
+    /// Functions that the archive has lost. Programs that need them do not link.
     pub lost: Vec<&'static str>,
     /// musl's release, which a stock archive to take functions from must have.
     pub musl: Option<String>,
@@ -18,15 +19,15 @@ pub struct ForeignWays {
 /// Whether a donor can take another allocator's place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Replacement {
-    /// It can, and nothing that stays needs the allocator.
+    /// It can: no member that stays needs the allocator.
     Possible,
-    /// Only with stock archives: these symbols would be gone with the allocator.
+    /// Only with stock archives: these symbols would be lost with the allocator.
     NeedsStock(Vec<String>),
-    /// Not at all, for this reason.
+    /// It cannot, for this reason.
     Impossible(String),
 }
 
-/// The contents' own evidence, as the end of a message.
+/// The end of a message: the evidence in the archive's contents.
 pub(super) fn by_contents(ways: &ForeignWays) -> String {
     ways.contents.as_ref().map(|contents| format!("; by its contents it is {contents}")).unwrap_or_default()
 }

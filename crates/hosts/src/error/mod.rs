@@ -1,16 +1,15 @@
-//! Why a host was not grafted or not given back, with the exit code. This room uses no other: every room fails by its
-//! types.
+//! The errors of this crate, with their exit codes. This room uses no other, because every room returns its types.
 //!
 //! | module | what lives there |
 //! | --- | --- |
 //! | `advice` | the remedy for each error |
-//! | `foreign` | what can be done about an archive with another allocator |
+//! | `foreign` | the possible grafts of an archive with another allocator |
 //! | `needed` | a dynamic program that cannot load its donor |
 //! | `packed` | faults of a packed bundle |
 //! | `programs` | programs in a folder without a `libc.a` to graft |
-//! | `rollback` | what could not be taken back after a failure |
+//! | `rollback` | files that could not be rolled back after a failure |
 //! | `skipped` | a file that is left alone |
-//! | `remedy` | the kinds of remedies, which the program words |
+//! | `remedy` | the kinds of remedies; the program has the words for them |
 
 mod advice;
 pub(crate) mod foreign;
@@ -34,7 +33,7 @@ use self::programs::{Programs, beside};
 use self::rollback::RollbackFailure;
 use self::skipped::Skipped;
 
-/// A failed operation. Every host is as it was before, except after [`Error::RollbackFailed`].
+/// A failed operation. Every host is unchanged, except after [`Error::RollbackFailed`].
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A system call failed: not found, permission denied, disk full.
@@ -55,12 +54,12 @@ pub enum Error {
         /// The kind of file that was found.
         found: String,
     },
-    /// Starts like an archive and is damaged.
+    /// It starts like an archive, and is damaged.
     #[error("`{}` is malformed: {source}", .path.display())]
     Malformed {
         /// The archive.
         path: PathBuf,
-        /// Where and how.
+        /// The offset and the fault.
         source: surgery::archive::ArchiveError,
     },
     /// A packed bundle that is damaged or that must not be trusted.
@@ -68,39 +67,39 @@ pub enum Error {
     Packed {
         /// The bundle.
         path: PathBuf,
-        /// The entry that it is about.
+        /// The entry with the fault.
         entry: Option<String>,
         /// The fault.
         problem: PackedError,
     },
-    /// Known for what it is, and nothing that can be grafted.
+    /// A file of a known kind that cannot be grafted.
     #[error("`{}` is {kind}: {reason}", .path.display())]
     Unsupported {
         /// The target.
         path: PathBuf,
         /// Its kind, with an article.
         kind: &'static str,
-        /// Why not.
+        /// The reason.
         reason: &'static str,
         /// The remedy.
         help: &'static str,
     },
-    /// A musl-like archive that would not work after a graft.
+    /// An archive like musl's that would not work after a graft.
     #[error("`{}`: {refusal}", .path.display())]
     Refused {
         /// The archive.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         refusal: Box<surgery::plan::Refusal>,
     },
-    /// An archive in which another allocator is in libc's place, and the user did not say what to do about that.
+    /// An archive in which another allocator is in libc's place, and the request does not say what to do about it.
     #[error("`{}`: {refusal}{}", .path.display(), by_contents(.ways))]
     Foreign {
         /// The archive.
         path: PathBuf,
         /// The member and the symbol that show it.
         refusal: Box<surgery::plan::Refusal>,
-        /// What can be done all the same.
+        /// The grafts that are possible all the same.
         ways: Box<ForeignWays>,
     },
     /// The donor's object or one of its `--set` options does not fit.
@@ -151,7 +150,7 @@ pub enum Error {
         /// The kind of file.
         kind: Linked,
     },
-    /// Replacing the target takes a confirmation, which was not given.
+    /// Replacing the target needs a confirmation, which was not given.
     #[error("`{}` {why}", .path.display())]
     Live {
         /// The file.
@@ -167,14 +166,14 @@ pub enum Error {
         /// Its architecture.
         arch: format::Arch,
     },
-    /// No allocator is to go into a linked file, where string functions come only with one.
+    /// A linked file for which no allocator was requested: there, string functions come only with one.
     #[error("nothing can be grafted into `{}` without a donor: it is {}", .path.display(), .kind.described())]
     DonorNeeded {
         /// The file.
         path: PathBuf,
         /// Its architecture.
         arch: format::Arch,
-        /// What it is.
+        /// Its kind.
         kind: Linked,
     },
     /// The donor's form for executables is unsound: a fault of this build.
@@ -185,7 +184,7 @@ pub enum Error {
         /// The fault.
         source: transplant::BlobError,
     },
-    /// A graft that the independent reader does not find whole.
+    /// A graft that the independent reader did not accept.
     #[error("the graft of `{}` does not pass its verification: {unsound}", .path.display())]
     Unsound {
         /// The host.
@@ -193,8 +192,8 @@ pub enum Error {
         /// The checks that failed.
         unsound: inspector::verify::Unsound,
     },
-    /// A trial run was requested, and the target is not an executable.
-    #[error("`{}` is no executable: there is nothing to run before it is placed", .path.display())]
+    /// A trial run was requested for a target that is not an executable.
+    #[error("`{}` is not an executable, so there is nothing to run before it is placed", .path.display())]
     NothingToRun {
         /// The target.
         path: PathBuf,
@@ -207,39 +206,38 @@ pub enum Error {
         /// Its output.
         said: String,
     },
-    /// The self-test of a grafted executable used up the processor time that it may take: whether the graft is right is
-    /// not known.
+    /// The self-test of a grafted executable used up its processor time, so it is not known whether the graft is right.
     #[error("the self-test of the graft of `{}` took too long to tell whether the graft is right", .path.display())]
     TooSlow {
         /// The executable.
         path: PathBuf,
     },
-    /// A grafted executable could not be tested: nothing here runs it.
+    /// A grafted executable could not be tested: this machine cannot run it.
     #[error("the graft of `{}` cannot be tested: {}", .path.display(), Error::nothing_runs(*.arch, .loader.as_deref()))]
     Untested {
         /// The executable.
         path: PathBuf,
         /// Its architecture.
         arch: format::Arch,
-        /// Its loader, if that is what is missing.
+        /// Its loader, if that is missing.
         loader: Option<String>,
     },
     /// A dynamic program cannot load its donor.
     #[error(transparent)]
     Needed(#[from] NeededError),
-    /// `--try`: stock and graft do not do the same.
-    #[error("the graft of `{}` does not do what stock does: {differs}", .path.display())]
+    /// `--try`: stock and graft behave differently.
+    #[error("the graft of `{}` behaves differently from stock: {differs}", .path.display())]
     Differs {
         /// The executable.
         path: PathBuf,
         /// The difference.
         differs: String,
     },
-    /// Neither an allocator nor string functions were asked for.
+    /// Neither an allocator nor string functions were requested.
     #[error("there is nothing to graft: neither a donor nor string functions")]
     NothingToGraft,
-    /// An option without an allocator that it could be of.
-    #[error("option `{name}` belongs to an allocator, and none is grafted")]
+    /// An option was set, but no allocator was requested that could have it.
+    #[error("option `{name}` belongs to an allocator, but none is grafted")]
     OptionWithoutDonor {
         /// The option.
         name: String,
@@ -257,14 +255,14 @@ pub enum Error {
     SwiftSdk {
         /// The requested name.
         id: String,
-        /// Where installed ones are.
+        /// The folder of the installed ones.
         folder: PathBuf,
-        /// How many have this name.
+        /// The number of SDKs with this name.
         matches: usize,
         /// The names of all.
         installed: Vec<String>,
     },
-    /// A stock archive that cannot be taken from.
+    /// A file or folder named as stock without an archive in it.
     #[error("`{}` holds no archive to take members from", .path.display())]
     NoStock {
         /// The file or folder that was named as stock.
@@ -287,12 +285,12 @@ pub enum Error {
     /// A container image that cannot be read.
     #[error("{0}")]
     Image(Box<images::Error>),
-    /// A container image that is not what it was grafted as, or not what was to be written.
+    /// A container image that has changed since it was grafted, or that differs from what was to be written.
     #[error("`{}`: {reason}", .path.display())]
     ImageChanged {
         /// The image.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         reason: String,
     },
     /// The image holds no static program and no `libc.a`.
@@ -301,7 +299,7 @@ pub enum Error {
         /// The image.
         path: PathBuf,
     },
-    /// The image holds programs, none of which can be grafted.
+    /// The image holds programs, but none that can be grafted.
     #[error("nothing in `{}` can be grafted: {}", .path.display(), listed(.skipped))]
     NothingGraftableInImage {
         /// The image.
@@ -315,7 +313,7 @@ pub enum Error {
         /// The folder.
         folder: PathBuf,
     },
-    /// The folder holds `libc.a`s, none of which can be grafted.
+    /// The folder holds `libc.a`s, but none that can be grafted.
     #[error("no `libc.a` under `{}` can be grafted: {}", .folder.display(), listed(.skipped))]
     NothingGraftable {
         /// The folder.
@@ -325,7 +323,7 @@ pub enum Error {
         /// The programs in the folder.
         programs: Programs,
     },
-    /// The file at hand is a backup that an earlier graft made.
+    /// The target is a backup that an earlier graft made.
     #[error("`{}` is the backup of `{}`", .path.display(), .host.display())]
     IsBackup {
         /// The target.
@@ -339,7 +337,7 @@ pub enum Error {
         /// The host.
         path: PathBuf,
     },
-    /// The record beside a host cannot be understood.
+    /// The record beside a host cannot be read.
     #[error("`{}` is malformed: {reason}", .path.display())]
     MalformedRecord {
         /// The record.
@@ -367,7 +365,7 @@ pub enum Error {
         /// Where the backup should be.
         backup: PathBuf,
     },
-    /// `undo`: the backup is not the stock host on record.
+    /// `undo`: the backup is not the stock file that the record names.
     #[error("the backup `{}` has changed: found sha256 {found}, expected {expected}", .backup.display())]
     BackupChanged {
         /// The backup.
@@ -377,7 +375,7 @@ pub enum Error {
         /// SHA-256 of the stock host on record.
         expected: String,
     },
-    /// `undo`: a graft with a backup and no record that would tie them together.
+    /// `undo`: a graft with a backup, but no record to connect them.
     #[error("`{}` is a graft without a record: `{}` is missing", .path.display(), .record.display())]
     RecordMissing {
         /// The host.
@@ -387,8 +385,8 @@ pub enum Error {
         /// The backup.
         backup: PathBuf,
     },
-    /// `undo`: a graft with neither backup nor record, as `-o` writes it.
-    #[error("`{}` carries a graft, but no backup or record lies beside it", .path.display())]
+    /// `undo`: a graft with neither backup nor record, such as `-o` writes.
+    #[error("`{}` carries a graft, but has no backup or record beside it", .path.display())]
     NoBackup {
         /// The host.
         path: PathBuf,
@@ -401,18 +399,18 @@ pub enum Error {
         /// The backup.
         backup: PathBuf,
     },
-    /// A file has the name of a backup or a record, and allograft did not make it.
-    #[error("`{}` has the name of a file of allograft's, and is none: {reason}", .path.display())]
+    /// A file has the name of a backup or a record, but allograft did not make it.
+    #[error("`{}` has the name of a backup or a record, but allograft did not make it: {reason}", .path.display())]
     ForeignSidecar {
         /// The file.
         path: PathBuf,
-        /// How that shows.
+        /// The evidence.
         reason: String,
     },
-    /// It failed, and what had been done could not all be taken back.
+    /// It failed, and not every step could be rolled back.
     #[error("{cause}; {failure}")]
     RollbackFailed {
-        /// Why it failed.
+        /// The error.
         cause: Box<Error>,
         /// The files that remain changed.
         failure: RollbackFailure,
@@ -424,19 +422,19 @@ pub enum Error {
         out: PathBuf,
     },
     /// `-o` names a file that is neither a graft of the target nor a copy of it, and would be lost.
-    #[error("`{}` is there, and is not a graft of `{}`", .out.display(), .host.display())]
+    #[error("`{}` exists and is not a graft of `{}`", .out.display(), .host.display())]
     OutIsOther {
         /// The argument of `-o`.
         out: PathBuf,
         /// The target.
         host: PathBuf,
     },
-    /// `-o` cannot be written there.
+    /// `-o` cannot write there.
     #[error("cannot write to `{}`: {reason}", .out.display())]
     Out {
         /// The argument of `-o`.
         out: PathBuf,
-        /// Why not.
+        /// The reason.
         reason: &'static str,
         /// The remedy.
         help: &'static str,
@@ -464,13 +462,13 @@ pub const NOT_BUILT: &str =
     "take a release, or an optimised build, which have every architecture; or build with ALLOGRAFT_ARCHES=all";
 
 impl Error {
-    /// Whether an executable was refused since nothing of mallocng is in it.
+    /// Whether an executable was refused because it has nothing of mallocng.
     pub fn has_no_mallocng(&self) -> bool {
         use transplant::Refusal::{NoMallocng, TableUnused};
         matches!(self, Error::Executable { refusal: NoMallocng | TableUnused, .. })
     }
 
-    /// Whether there is nothing at the path: no file, no folder on the way to it, or links in a circle.
+    /// Whether the path names nothing: the file or a folder on the way is missing, or its links form a circle.
     pub fn is_missing(&self) -> bool {
         let Error::Io { source, .. } = self else { return false };
         let missing = [Errno::NOENT, Errno::NOTDIR, Errno::LOOP, Errno::NAMETOOLONG];
@@ -478,7 +476,7 @@ impl Error {
     }
 
     /// 2: wrong usage, or input that cannot be read or written, or is malformed. 3: refused, because it would not be
-    /// safe. 4: failed, and what had been done could not all be taken back.
+    /// safe. 4: failed, and not every step could be rolled back.
     pub fn exit_code(&self) -> u8 {
         match self {
             Error::Refused { refusal, .. } if refusal.is_damage() => 2,
@@ -545,7 +543,7 @@ impl Error {
     }
 }
 
-/// Adds what was tried, and on what, to the system's message.
+/// Adds the failed action and its path to the system's error.
 pub(crate) trait IoContext<T> {
     fn context(self, path: &Path, action: &'static str) -> Result<T, Error>;
 }
@@ -556,7 +554,7 @@ impl<T> IoContext<T> for io::Result<T> {
     }
 }
 
-/// Whether the error says that there is no such file.
+/// Whether the error says that the file does not exist.
 pub(crate) fn is_missing(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
 }

@@ -9,37 +9,37 @@ use super::remedy::Remedy;
 /// Why a program cannot load its donor, or could not rely on it.
 #[derive(Debug, thiserror::Error)]
 pub enum NeededError {
-    /// The target is no dynamic program.
-    #[error("`{}` is no dynamic program: nothing loads a shared object for it", .path.display())]
+    /// The target is not a dynamic program.
+    #[error("`{}` is not a dynamic program, so no loader would load a shared object for it", .path.display())]
     NotDynamic {
         /// The target.
         path: PathBuf,
     },
-    /// The loader would find no such file.
+    /// The loader would not find the file.
     #[error("`{}` would not start: {why}", .path.display())]
     Missing {
         /// The program.
         path: PathBuf,
         /// A clause.
         why: String,
-        /// How to make the file.
+        /// The arguments to make the file.
         emit: Box<Emit>,
     },
-    /// The file is another one.
+    /// The loader would find a file that is not this donor.
     #[error("`{}` would load `{}`, which is {found}; expected {expected}", .path.display(), .library.display())]
     Another {
         /// The program.
         path: PathBuf,
         /// The file.
         library: PathBuf,
-        /// What it is.
+        /// A description of the file found.
         found: String,
-        /// What it should be.
+        /// A description of the file expected.
         expected: String,
-        /// How to make it.
+        /// The arguments to make it.
         emit: Box<Emit>,
     },
-    /// The program runs with rights that others than its owner would have through the file.
+    /// The program runs with its owner's rights, and other users could gain them by replacing the donor's file.
     #[error("`{}` has other rights than its callers (setuid, setgid or capabilities), and {why}", .path.display())]
     Privileged {
         /// The program.
@@ -49,7 +49,7 @@ pub enum NeededError {
     },
 }
 
-/// How the shared object is made.
+/// The arguments with which `emit` makes the shared object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Emit {
     /// The donor's name.
@@ -62,7 +62,7 @@ pub struct Emit {
     pub libc: &'static str,
     /// The file to write.
     pub library: PathBuf,
-    /// Whether the file has to lie in a folder that the loader searches.
+    /// Whether the file has to be in a folder that the loader searches.
     pub searched: bool,
 }
 

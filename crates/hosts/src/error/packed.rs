@@ -10,32 +10,34 @@ pub enum PackedError {
     /// It ends before its content does.
     #[error("it ends too early: {0}")]
     Truncated(String),
-    /// Bytes that the format does not have.
+    /// Bytes that the format does not permit.
     #[error("it is damaged: {0}")]
     Damaged(String),
     /// A name that would leave the folder into which the bundle is unpacked, or goes through a link.
     #[error("the entry's name {0}")]
     Name(&'static str),
-    /// Two entries of one name: tools differ in which one counts.
-    #[error("the entry is there twice")]
+    /// Two entries of one name: tools differ on which one they unpack.
+    #[error("the entry appears twice")]
     Twice,
-    /// More than any bundle has.
-    #[error("{what} is {found} {unit}, more than the {limit} that are taken")]
+    /// A size or number beyond every real bundle's.
+    #[error("{what} is {found} {unit}, more than the limit of {limit}")]
     TooLarge {
-        /// Of what.
+        /// The thing that is measured.
         what: &'static str,
-        /// How much.
+        /// Its size or number.
         found: u64,
-        /// Of what.
+        /// Its unit.
         unit: &'static str,
-        /// How much is taken.
+        /// The limit.
         limit: u64,
     },
-    /// A form of entry that is not copied blindly.
+    /// A form of entry that is refused, since a copy of it might not mean what it meant.
     #[error("{0}, which is not supported in a packed bundle")]
     Unsupported(Cow<'static, str>),
-    /// No manifest of a Swift SDK in it.
-    #[error("it is no Swift SDK bundle: no folder in it has an `info.json` that names an artifact of type `swiftSDK`")]
+    /// It has no manifest of a Swift SDK.
+    #[error(
+        "it is not a Swift SDK bundle: no folder in it has an `info.json` that names an artifact of type `swiftSDK`"
+    )]
     NoSwiftSdk,
 }
 

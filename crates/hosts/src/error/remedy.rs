@@ -1,4 +1,5 @@
-//! Remedies for errors. The program words them, since commands and flags are its own.
+//! Remedies for errors. They are values rather than text, because only the program knows its commands and flags: it
+//! puts them into words.
 
 use std::io;
 use std::path::PathBuf;
@@ -12,13 +13,14 @@ use crate::error::programs::Programs;
 /// A remedy for an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Remedy {
-    /// In words, since it takes nothing of this program.
+    /// A sentence; for remedies that name no command or flag of the program.
     Advice(String),
-    /// About an archive that was refused.
+    /// The remedy for an archive that was refused.
     Archive(surgery::plan::Remedy),
-    /// About an archive in which another allocator is in libc's place: string functions alone, or a donor in its place.
+    /// Remedies for an archive in which another allocator is in libc's place: string functions alone, or a donor
+    /// instead of that allocator.
     Foreign(Box<ForeignWays>),
-    /// About an executable that was refused.
+    /// The remedy for an executable that was refused.
     Executable(transplant::Remedy),
     /// Install an emulator, graft on a machine that runs such programs, or do without the self-test.
     Emulate {
@@ -29,7 +31,7 @@ pub enum Remedy {
     NameRoot,
     /// Write the shared object that the program is to load.
     Emit(Emit),
-    /// Ask for no shared object.
+    /// Request no shared object.
     WithoutNeeded,
     /// Have the program load a file by a path that other users cannot replace, or merge the donor into it.
     NeedTrusted,
@@ -39,25 +41,25 @@ pub enum Remedy {
     WaitLonger,
     /// Confirm that the running system's loader is to be replaced, or try the graft elsewhere first.
     ConfirmLive,
-    /// Only executables are run before they are placed: ask for nothing of the kind.
+    /// Request no trial run: only executables are run before they are placed.
     RunNothing,
-    /// Name no other place to write to: the target is replaced then, with a backup.
+    /// Leave out the destination: the target is then replaced, with a backup.
     GraftInPlace,
-    /// Write to another file, or say that this one may be lost.
+    /// Write to a different file, or confirm that this one may be lost.
     NameAnotherOut,
     /// Look up the donors' options.
     ListOptions,
     /// Look up the donors' architectures.
     ListArchitectures,
-    /// Look up the architectures on which musl's `libc.a` can be grafted: nothing else can.
+    /// Look up the architectures for which musl's `libc.a` can be grafted: no other archive can.
     ListGraftable,
     /// Graft the programs of a folder, each by its name.
     GraftPrograms(Programs),
     /// Name a folder with grafts, or the graft itself.
     NameGraft,
-    /// Stock again is what taking a graft back gives.
+    /// Undo the graft: that gives stock back.
     Undo,
-    /// Name the donor whose option it is, or set no option.
+    /// Name the donor that has the option, or set none.
     NameDonor,
     /// Graft the stock archive, or keep what it carries.
     GraftStockOrKeep {
@@ -69,28 +71,28 @@ pub enum Remedy {
         /// The folder.
         folder: PathBuf,
     },
-    /// Graft the host of this backup, or take its graft back.
+    /// Graft the host of this backup, or undo its graft.
     HostOfBackup {
         /// The host.
         host: PathBuf,
     },
-    /// Take the backup's graft back, graft it, and take the host's back.
+    /// Undo the backup's graft, then the host's.
     UndoBackup {
         /// The backup.
         backup: PathBuf,
         /// The host.
         host: PathBuf,
     },
-    /// The graft was written elsewhere than its stock file, which is where it was.
+    /// The graft was written to a file of its own, and its stock file is where it was.
     WrittenElsewhere,
-    /// Once what is in the way is mended, take these hosts' grafts back: stock again, or the rest of what was begun.
+    /// Remove the obstacle, then undo these hosts' grafts: that brings stock back, or completes the undo.
     Resume {
-        /// Whether they were being grafted; otherwise their grafts were being taken back.
+        /// Whether the failed command was a graft; otherwise it was an undo.
         grafting: bool,
         /// The hosts.
         hosts: Vec<PathBuf>,
     },
-    /// Once what is in the way is mended, delete these files.
+    /// Remove the obstacle, then delete these files.
     Delete {
         /// The files.
         files: Vec<PathBuf>,

@@ -1,4 +1,5 @@
-//! What could not be taken back after a failure.
+//! Files that could not be rolled back after a failure. The error names each of them with its state, since no other
+//! failure leaves a host changed.
 
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
@@ -12,7 +13,7 @@ pub(crate) enum Purpose {
     Graft,
     /// Hosts become stock again.
     Undo,
-    /// A file or a folder is written that has nothing beside it.
+    /// A file or a folder is written, without a backup or record beside it.
     Write,
 }
 
@@ -27,7 +28,7 @@ pub struct RollbackFailure {
 #[derive(Debug)]
 pub(crate) struct UnrestoredHost {
     pub(crate) path: PathBuf,
-    /// Whether it has its new content.
+    /// Whether it has the new content.
     changed: bool,
     /// Other files that are still there.
     left: Vec<PathBuf>,
@@ -35,12 +36,13 @@ pub(crate) struct UnrestoredHost {
 }
 
 impl UnrestoredHost {
-    /// A host of which one step could not be taken back.
+    /// A host for which `error` stopped the rollback.
     pub(crate) fn new(path: PathBuf, error: io::Error) -> UnrestoredHost {
         UnrestoredHost { path, changed: false, left: Vec::new(), error }
     }
 
-    /// Records that the change of `path`, a file of this host, was not taken back. `is_new`: the name was free before.
+    /// Records that the change to `path`, one of this host's files, was not rolled back. `is_new`: the name was free
+    /// before.
     pub(crate) fn leave(&mut self, path: PathBuf, is_new: bool) {
         if path == self.path {
             self.changed = true;
@@ -51,10 +53,10 @@ impl UnrestoredHost {
 }
 
 impl RollbackFailure {
-    /// The exit code of a run after which not every file is as it was before, nor as it should be.
+    /// The exit code of a run that left a file in neither its old nor its new state.
     pub const EXIT_CODE: u8 = 4;
 
-    /// The files that are changed all the same.
+    /// The files that are still changed.
     pub fn changed(&self) -> impl Iterator<Item = &Path> {
         self.hosts.iter().filter(|host| host.changed).map(|host| host.path.as_path())
     }
@@ -72,7 +74,7 @@ impl RollbackFailure {
 
 impl fmt::Display for RollbackFailure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("what had been done until then could not all be taken back:")?;
+        out.write_str("not every change made until then could be rolled back:")?;
         let new = match self.purpose {
             Purpose::Graft => "is the graft now",
             Purpose::Undo => "is stock now",

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-/// A file that looked like a host and is left alone.
+/// A file that looked like a host, and is left alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skipped {
     /// The file.
     pub path: PathBuf,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }

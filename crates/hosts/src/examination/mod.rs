@@ -10,7 +10,7 @@ use inspector::verify::{Check, GraftKind, NotRun};
 use transplant::Executable;
 
 use crate::error::Error;
-use crate::host::possible_donor::{PossibleDonor, possible_donors, unmatched};
+use crate::host::donor_candidate::{DonorCandidate, donor_candidates, unmatched};
 use crate::prove::self_test::self_test;
 use crate::request::Patience;
 
@@ -114,7 +114,7 @@ const WITHOUT_STOCK: &str = "there is no stock file to make the graft of again: 
 /// Makes the graft of the stock file again, and compares every byte that is loaded; or says why that shows nothing.
 fn made_again(
     path: &Path,
-    ours: &PossibleDonor,
+    ours: &DonorCandidate,
     graft: &[u8],
     stock: &[u8],
 ) -> Result<Result<Check, NotRun>, InspectError> {
@@ -134,7 +134,7 @@ fn made_again(
 /// The contents of the donor's segments in an executable.
 enum Held {
     /// One of this allograft's donors.
-    Ours(Box<PossibleDonor>, Check),
+    Ours(Box<DonorCandidate>, Check),
     /// Bytes that differ from every donor of this allograft, whose notes are this allograft's or cannot be read.
     Broken(Check),
     /// A donor that this allograft does not have, and the reason.
@@ -148,7 +148,7 @@ fn held(path: &Path, way: GraftKind, graft: &[u8], stock: Option<&[u8]>) -> Resu
         Ok(executable) => executable,
         Err(refusal) => return Ok(Held::Broken(Check::new("donor", false, refusal.to_string()))),
     };
-    for candidate in possible_donors(path, &executable) {
+    for candidate in donor_candidates(path, &executable) {
         let check = match way {
             GraftKind::Merged => inspector::verify::merged_donor(graft, candidate.linked(), stock)?,
             GraftKind::Redirected | GraftKind::Needed => {
@@ -193,7 +193,7 @@ mod tests {
             let build = Build { position_independent: true, link: &["-s"], ..Build::PLAIN };
             let program = build.program(folder.path(), "program", source);
             let out = folder.path().join("graft");
-            let request = crate::request::Request { out: Some(out.clone()), ..crate::request::Request::of(donor) };
+            let request = crate::request::Request { out: Some(out.clone()), ..crate::request::Request::new(donor) };
             crate::graft::graft(&program, &request).unwrap();
             Pair { stock: fs::read(program).unwrap(), graft: fs::read(out).unwrap() }
         }
@@ -206,14 +206,14 @@ mod tests {
             let made = fixtures::cc().arg("-o").args([path("program"), path("main.c")]).status().unwrap();
             assert!(made.success());
             let donor = donors::default_for(Arch::X86_64);
-            let request = crate::request::Request { out: Some(path("graft")), ..crate::request::Request::of(donor) };
+            let request = crate::request::Request { out: Some(path("graft")), ..crate::request::Request::new(donor) };
             crate::graft::graft(&path("program"), &request).unwrap();
             Pair { stock: fs::read(path("program")).unwrap(), graft: fs::read(path("graft")).unwrap() }
         }
 
         /// The donor that the graft names.
-        fn named(&self) -> PossibleDonor {
-            possible_donors(Path::new("program"), &Executable::read(&self.graft).unwrap()).next().unwrap()
+        fn named(&self) -> DonorCandidate {
+            donor_candidates(Path::new("program"), &Executable::read(&self.graft).unwrap()).next().unwrap()
         }
 
         /// The places of the donor's three segments in the file: the last loaded ones (gABI, "Program Header").

@@ -7,8 +7,8 @@ use inspector::verify::Check;
 use transplant::Executable;
 
 use super::{Examined, WITHOUT_STOCK, made_again, not_run};
+use crate::host::donor_candidate::{donor_candidates, unmatched};
 use crate::host::needed::needed_file;
-use crate::host::possible_donor::{possible_donors, unmatched};
 
 /// Makes the checks that execute nothing: of the program, of the shared object that the loader takes, and of what this
 /// allograft would have made.
@@ -40,7 +40,7 @@ pub(super) fn read(
         }
     };
     let (mut left_out, mut complete) = (Vec::new(), false);
-    let ours = possible_donors(path, &executable).next().filter(|ours| ours.is_named().is_ok());
+    let ours = donor_candidates(path, &executable).next().filter(|ours| ours.is_named().is_ok());
     match ours {
         Some(ours) => {
             let same = ours.library() == Some(library.as_slice());

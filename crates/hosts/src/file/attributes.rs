@@ -18,35 +18,35 @@ const CAPABILITIES: &str = "security.capability";
 
 /// An attribute that could not be copied. Its text is a clause whose subject is the file.
 #[derive(Debug)]
-pub(crate) enum Lost {
+pub(crate) enum LostAttribute {
     Group(u32),
     Owner(u32),
-    /// The set-user-ID bit, the set-group-ID bit or both, as in the mode: they would grant the rights of another user
-    /// or group than before.
+    /// The set-user-ID bit, the set-group-ID bit or both, as in the mode: with a new owner they would grant rights that
+    /// the old file did not.
     SetId(u32),
     Capabilities,
     Extended(OsString, io::Error),
 }
 
-impl Lost {
-    /// The attribute that several files could not keep.
+impl LostAttribute {
+    /// The attribute's name, for a note on all files that could not keep it.
     pub(crate) fn what(&self) -> String {
         match self {
-            Lost::Group(_) => "their group".to_owned(),
-            Lost::Owner(_) => "their owner".to_owned(),
-            Lost::SetId(_) => "their set-id bits".to_owned(),
-            Lost::Capabilities => "their capabilities".to_owned(),
-            Lost::Extended(name, _) => format!("the extended attribute `{}`", name.display()),
+            LostAttribute::Group(_) => "their group".to_owned(),
+            LostAttribute::Owner(_) => "their owner".to_owned(),
+            LostAttribute::SetId(_) => "their set-id bits".to_owned(),
+            LostAttribute::Capabilities => "their capabilities".to_owned(),
+            LostAttribute::Extended(name, _) => format!("the extended attribute `{}`", name.display()),
         }
     }
 }
 
-impl fmt::Display for Lost {
+impl fmt::Display for LostAttribute {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Lost::Group(group) => write!(out, "could not keep its group {group}"),
-            Lost::Owner(owner) => write!(out, "could not keep its owner {owner}"),
-            Lost::SetId(bits) => {
+            LostAttribute::Group(group) => write!(out, "could not keep its group {group}"),
+            LostAttribute::Owner(owner) => write!(out, "could not keep its owner {owner}"),
+            LostAttribute::SetId(bits) => {
                 let bits = match *bits {
                     SET_USER => "set-user-ID bit",
                     SET_GROUP => "set-group-ID bit",
@@ -54,10 +54,10 @@ impl fmt::Display for Lost {
                 };
                 write!(out, "lost its {bits}, which would have given other rights than before")
             }
-            Lost::Capabilities => {
+            LostAttribute::Capabilities => {
                 out.write_str("lost its capabilities, as every file does that gets another owner or group")
             }
-            Lost::Extended(name, error) => {
+            LostAttribute::Extended(name, error) => {
                 write!(out, "could not keep its extended attribute `{}`: {error}", name.display())
             }
         }
@@ -66,19 +66,20 @@ impl fmt::Display for Lost {
 
 /// Gives `to` the mode of `from`, and its owner and extended attributes as far as the system permits.
 ///
-/// The mode is exact or an error, the umask has no say; but a file that gets another owner gets no set-id bits, and one
-/// that gets another group no set-group-ID bit: its user would have rights that were never given. For the same reason
-/// it gets no capabilities; chown(2) takes them from every file. Returns what could not be carried over.
-pub(crate) fn carry(from: &File, to: &File) -> io::Result<Vec<Lost>> {
+/// The mode is set exactly, whatever the umask is, or this fails. But a file with a different owner gets no set-id
+/// bits, and one with a different group no set-group-ID bit: its user would have rights that were never granted. For
+/// the same reason it gets no capabilities; chown(2) removes them from every file. Returns the attributes that could
+/// not be copied.
+pub(crate) fn carry(from: &File, to: &File) -> io::Result<Vec<LostAttribute>> {
     let wanted = from.metadata()?;
     let mut lost = carry_owner(from, to)?;
-    let owner = lost.iter().any(|lost| matches!(lost, Lost::Owner(_)));
-    let group = lost.iter().any(|lost| matches!(lost, Lost::Group(_)));
+    let owner = lost.iter().any(|lost| matches!(lost, LostAttribute::Owner(_)));
+    let group = lost.iter().any(|lost| matches!(lost, LostAttribute::Group(_)));
     for name in extended_names(from)? {
         if (owner || group) && name == CAPABILITIES {
-            lost.push(Lost::Capabilities);
+            lost.push(LostAttribute::Capabilities);
         } else if let Err(error) = carry_extended(from, to, &name) {
-            lost.push(Lost::Extended(name, error));
+            lost.push(LostAttribute::Extended(name, error));
         }
     }
     let refused = match (owner, group) {
@@ -87,23 +88,23 @@ pub(crate) fn carry(from: &File, to: &File) -> io::Result<Vec<Lost>> {
         (false, false) => 0,
     };
     if wanted.mode() & refused != 0 {
-        lost.push(Lost::SetId(wanted.mode() & refused));
+        lost.push(LostAttribute::SetId(wanted.mode() & refused));
     }
     // Last, since chown clears the set-id bits and an ACL changes the group's.
     to.set_permissions(Permissions::from_mode(wanted.mode() & MODE & !refused))?;
     Ok(lost)
 }
 
-/// Gives `to` the group and the owner of `from`, as far as the system permits. Returns what it did not.
-pub(crate) fn carry_owner(from: &File, to: &File) -> io::Result<Vec<Lost>> {
+/// Gives `to` the group and the owner of `from`, as far as the system permits. Returns those that it refused.
+pub(crate) fn carry_owner(from: &File, to: &File) -> io::Result<Vec<LostAttribute>> {
     let (wanted, have) = (from.metadata()?, to.metadata()?);
     let mut lost = Vec::new();
-    // The group alone can be given by its members, the owner by root only.
+    // Separately: members of the group may set it, only root the owner.
     if have.gid() != wanted.gid() && fchown(to, None, Some(wanted.gid())).is_err() {
-        lost.push(Lost::Group(wanted.gid()));
+        lost.push(LostAttribute::Group(wanted.gid()));
     }
     if have.uid() != wanted.uid() && fchown(to, Some(wanted.uid()), None).is_err() {
-        lost.push(Lost::Owner(wanted.uid()));
+        lost.push(LostAttribute::Owner(wanted.uid()));
     }
     Ok(lost)
 }
@@ -114,8 +115,8 @@ pub(crate) fn carry_times(from: &File, to: &File) -> io::Result<()> {
     to.set_times(std::fs::FileTimes::new().set_accessed(times.accessed()?).set_modified(times.modified()?))
 }
 
-/// A stock file's attributes, for reporting what an undo could not restore. They are never applied to a file: a user
-/// who can write a record could have root make a set-user-ID program.
+/// A stock file's attributes, to report those that an undo could not restore. They are never applied to a file:
+/// otherwise a user who can write a record could have root make a set-user-ID program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attributes {
     /// The mode's lower 12 bits.
@@ -129,7 +130,7 @@ pub struct Attributes {
 }
 
 impl Attributes {
-    pub(crate) fn of(file: &File) -> io::Result<Attributes> {
+    pub(crate) fn read(file: &File) -> io::Result<Attributes> {
         let metadata = file.metadata()?;
         let mut extended: Vec<String> =
             extended_names(file)?.iter().map(|name| name.to_string_lossy().into_owned()).collect();
@@ -137,7 +138,7 @@ impl Attributes {
         Ok(Attributes { mode: metadata.mode() & MODE, owner: metadata.uid(), group: metadata.gid(), extended })
     }
 
-    /// In what `now` is not what this was, as clauses whose subject is the file.
+    /// The differences between these attributes and `now`, as clauses whose subject is the file.
     pub(crate) fn missing_in(&self, now: &Attributes) -> Vec<String> {
         let mut missing = Vec::new();
         if now.owner != self.owner {
@@ -175,7 +176,7 @@ fn carry_extended(from: &File, to: &File, name: &OsStr) -> io::Result<()> {
     let length = fgetxattr(from, name, &mut value[..])?;
     let value = &value[..length];
     let mut present = vec![0_u8; 0x1_0000];
-    // A security label that the system has already given to the new file cannot always be set, and need not.
+    // A security label that the system has already given to the new file cannot always be set, and does not need to be.
     if fgetxattr(to, name, &mut present[..]).is_ok_and(|length| &present[..length] == value) {
         return Ok(());
     }
@@ -191,7 +192,7 @@ mod tests {
         let (from, to) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
         from.set_permissions(Permissions::from_mode(0o2640)).unwrap();
         let mut expected = Vec::new();
-        // Not every file system takes attributes; where it does, they have to arrive.
+        // Not every file system has extended attributes; where it has, they have to be copied.
         if fsetxattr(&from, "user.allograft", b"kept", XattrFlags::empty()).is_ok() {
             expected.push(OsString::from("user.allograft"));
         }

@@ -1,11 +1,11 @@
-//! How a bundle is packed.
+//! The formats of packed bundles.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
 
 use flate2::bufread::MultiGzDecoder;
 
-/// How a bundle is packed.
+/// The format of a packed bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// A tar, compressed by gzip.
@@ -24,7 +24,7 @@ impl Format {
     }
 }
 
-/// Whether a file that starts as gzip does holds a tar.
+/// Whether a gzip file holds a tar.
 pub(crate) fn holds_tar(file: &mut File) -> bool {
     let mut block = [0; images::tar::BLOCK];
     let decoded = MultiGzDecoder::new(BufReader::new(file)).read_exact(&mut block);

@@ -1,4 +1,5 @@
-//! A file that is read once, however many stages look at it.
+//! A file that is read once, however many stages need it: each stage then sees the same bytes, and a large host costs
+//! one read.
 
 use std::cell::OnceCell;
 use std::fs::{self, File, Metadata};
@@ -11,15 +12,15 @@ use crate::digest::sha256;
 use crate::error::{Error, IoContext};
 use crate::file::signature::{Signature, signature_of};
 
-/// How many bytes show what a file is.
+/// The number of bytes by which a file is recognised.
 const START: u64 = 512;
 
-/// How old a file's last change has to be for its time to tell of the next one: file systems count in steps of up to
-/// two seconds (FAT; most count in steps of the kernel's clock, 10 ms).
+/// The age of a file's last change from which on a further change will show in the time: file systems count in steps of
+/// up to two seconds (FAT; most count in steps of the kernel's clock, 10 ms).
 const SETTLED: Duration = Duration::from_secs(3);
 
-/// Tells whether a name still belongs to the file that was read, unwritten since. Without the time of the last change
-/// of its links (`ctime`): making the backup is such a change.
+/// Shows whether a name still belongs to the file that was read, and whether that file was written since. Does not
+/// compare `ctime`: making the backup, a hard link, changes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Identity {
     device: u64,
@@ -29,7 +30,7 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    pub(crate) fn of(metadata: &Metadata) -> Identity {
+    pub(crate) fn new(metadata: &Metadata) -> Identity {
         Identity {
             device: metadata.dev(),
             inode: metadata.ino(),
@@ -38,12 +39,12 @@ impl Identity {
         }
     }
 
-    /// Whether a file system may have made this file of the other one, as a copy with all its times.
+    /// Whether this file may be the other one, copied by the file system with all its times.
     pub(crate) fn may_be_copy_of(&self, other: &Identity) -> bool {
         (self.size, self.modified) == (other.size, other.modified)
     }
 
-    /// Whether a later change will show in the time, by the time at which the file was read.
+    /// Whether a later change will show in the file's time. `read`: when the file was read.
     fn is_settled(&self, read: SystemTime) -> bool {
         let (seconds, nanoseconds) = self.modified;
         let modified = u64::try_from(seconds).ok().zip(u32::try_from(nanoseconds).ok());
@@ -95,15 +96,15 @@ impl HostFile {
         signature_of(&self.start)
     }
 
-    /// All its bytes. They are read when they are first asked for.
+    /// All its bytes, read at the first call.
     ///
     /// # Errors
-    /// They cannot be read, or the file was written meanwhile.
+    /// The bytes cannot be read, or the file was written meanwhile.
     pub(crate) fn bytes(&self) -> Result<&[u8], Error> {
         self.content().map(|content| content.bytes.as_slice())
     }
 
-    /// Their SHA-256. It is made when it is first asked for.
+    /// The SHA-256 of the bytes, computed at the first call.
     ///
     /// # Errors
     /// As for [`HostFile::bytes`].
@@ -115,7 +116,7 @@ impl HostFile {
         if let Some(content) = self.content.get() {
             return Ok(content);
         }
-        let identity = || self.file.metadata().map(|metadata| Identity::of(&metadata)).context(&self.path, "read");
+        let identity = || self.file.metadata().map(|metadata| Identity::new(&metadata)).context(&self.path, "read");
         let before = identity()?;
         let mut bytes = Vec::with_capacity(usize::try_from(before.size).unwrap_or(0));
         bytes.extend_from_slice(&self.start);
@@ -130,7 +131,7 @@ impl HostFile {
         Ok(self.content.get_or_init(|| Content { bytes, sha256, identity: before, is_settled }))
     }
 
-    /// The bytes, if they were read, and the file of this identity surely still has them.
+    /// The bytes, if they were read and `now` is certainly still the same, unwritten file.
     pub(crate) fn bytes_of(&self, now: &Identity) -> Option<&[u8]> {
         let content = self.content.get()?;
         (content.is_settled && content.identity == *now).then_some(&content.bytes)
@@ -138,16 +139,16 @@ impl HostFile {
 
     /// Whether the path still belongs to the file that was read.
     pub(crate) fn is_current(&self) -> bool {
-        let now = fs::metadata(&self.path).map(|metadata| Identity::of(&metadata));
+        let now = fs::metadata(&self.path).map(|metadata| Identity::new(&metadata));
         now.is_ok_and(|now| self.content.get().is_none_or(|content| content.identity == now))
     }
 
-    /// The file that has the path now: this one, unless another was put there or it was written since it was read.
+    /// The file that has the path now: this one, unless it was replaced, or written since it was read.
     ///
     /// # Errors
     /// It cannot be read.
     pub(crate) fn current(self) -> Result<HostFile, Error> {
-        let now = Identity::of(&fs::metadata(&self.path).context(&self.path, "read")?);
+        let now = Identity::new(&fs::metadata(&self.path).context(&self.path, "read")?);
         match self.bytes_of(&now) {
             Some(_) => Ok(self),
             None => HostFile::open(self.path),
@@ -160,7 +161,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Error> {
     fs::read(path).context(path, "read")
 }
 
-/// Resolves `path` if its last part is a symbolic link; otherwise returns it as it was typed.
+/// Resolves `path` if its last part is a symbolic link; otherwise returns it unchanged.
 pub(crate) fn real_file(path: &Path) -> Result<PathBuf, Error> {
     match fs::symlink_metadata(path).context(path, "read")?.is_symlink() {
         true => path.canonicalize().context(path, "read"),

@@ -1,11 +1,12 @@
-//! Hard links and the atomic exchange of two names. Not every file system has them; tests can disable both.
+//! Hard links and the atomic exchange of two names. Some file systems lack one or both, so every caller has a fallback;
+//! tests can disable each of them.
 
 use std::path::Path;
 use std::{fs, io};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-/// Gives the file at `path` the second name `name`: a hard link. Some file systems have none; with
+/// Gives the file at `path` the second name `name`: a hard link. Some file systems do not support them; with
 /// `fs.protected_hardlinks` only a file's owner may make one.
 pub(crate) fn link(path: &Path, name: &Path) -> io::Result<()> {
     #[cfg(test)]
@@ -13,7 +14,7 @@ pub(crate) fn link(path: &Path, name: &Path) -> io::Result<()> {
     fs::hard_link(path, name)
 }
 
-/// Exchanges the names of two files or folders that are both there. Linux has it since 3.15, for most file systems.
+/// Exchanges the names of two existing files or folders. Linux can since 3.15, on most file systems.
 pub(crate) fn exchange(one: &Path, other: &Path) -> io::Result<()> {
     #[cfg(test)]
     lacking::EXCHANGE.with(lacking::refuse)?;
@@ -25,7 +26,7 @@ pub(crate) fn move_to(path: &Path, name: &Path) -> io::Result<()> {
     match renameat_with(CWD, path, CWD, name, RenameFlags::NOREPLACE) {
         Ok(()) => Ok(()),
         Err(rustix::io::Errno::EXIST) => Err(rustix::io::Errno::EXIST.into()),
-        // Where nothing can be asked of a rename: temporary names are as good as never taken.
+        // Without `RENAME_NOREPLACE`: the target is a temporary name, which is random and so almost certainly free.
         Err(_) => fs::rename(path, name),
     }
 }
@@ -45,7 +46,7 @@ pub(crate) mod lacking {
         if lacking.get() { Err(rustix::io::Errno::INVAL.into()) } else { Ok(()) }
     }
 
-    /// Does `work` on this thread without hard links and, if `exchange` too, without exchange.
+    /// Runs `work` with hard links disabled on this thread if `links`, and exchange if `exchange`.
     pub(crate) fn without<T>(links: bool, exchange: bool, work: impl FnOnce() -> T) -> T {
         LINKS.set(links);
         EXCHANGE.set(exchange);

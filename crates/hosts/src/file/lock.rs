@@ -1,4 +1,5 @@
-//! One allograft at a time in a folder: an advisory lock on the folder itself, which leaves nothing behind.
+//! One allograft at a time in a folder: an advisory lock on the folder itself. A lock file would stay behind after a
+//! kill; this lock ends with the process.
 
 use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
@@ -13,10 +14,10 @@ use crate::error::{Error, IoContext};
 use crate::file::names::folder_of;
 use crate::watch::{Locking, Watch};
 
-/// After this long, `watch` hears which folder is being waited for.
+/// After this time, `watch` is called with the folder that is being waited for.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Exclusive locks on folders; given back when dropped (or when the process dies).
+/// Exclusive locks on folders; released when dropped, or when the process ends.
 pub(crate) struct FolderLocks {
     held: Vec<(PathBuf, File)>,
 }
@@ -25,11 +26,11 @@ impl FolderLocks {
     /// Locks the folder of each of `files`, waiting for other allografts that work there.
     ///
     /// Folders are locked in the order of their real paths, so that two runs over overlapping trees cannot wait for
-    /// each other. Folders that cannot be locked, as on some network file systems, are gone without, and `watch` is
-    /// told: the replacement is still atomic, and the host is compared again before it is replaced.
+    /// each other. Where a folder cannot be locked, as on some network file systems, the work goes on and `watch` is
+    /// called: the replacement is still atomic, and the host is compared again before it is replaced.
     ///
     /// # Errors
-    /// Folders that are not there, and what the system says beside that it cannot lock.
+    /// A folder is missing, or locking it failed for a reason other than that it cannot be locked.
     pub(crate) fn take<'a>(files: impl IntoIterator<Item = &'a Path>, watch: &Watch<'_>) -> Result<FolderLocks, Error> {
         let mut folders = BTreeSet::new();
         for file in files {
@@ -51,13 +52,13 @@ impl FolderLocks {
         Ok(FolderLocks { held })
     }
 
-    /// Whether the folder of `file` is locked by us: then temporary files of other runs cannot be in use there.
+    /// Whether this process has locked the folder of `file`: then temporary files of other runs cannot be in use there.
     pub(crate) fn holds(&self, file: &Path) -> bool {
         folder_of(file).canonicalize().is_ok_and(|folder| self.held.iter().any(|(held, _)| *held == folder))
     }
 }
 
-/// Locks the folder, or says whether another one has it, where it is not to be waited for.
+/// Locks the folder. Returns `false` if another process has the lock and `wait` is `false`.
 fn lock(folder: &File, wait: bool) -> io::Result<bool> {
     if wait {
         return folder.lock().map(|()| true);
@@ -69,7 +70,7 @@ fn lock(folder: &File, wait: bool) -> io::Result<bool> {
     }
 }
 
-/// Calls `lock` until it has done it; tells, once, when that takes long. The first time that it is to wait comes then.
+/// Calls `lock(false)` until the lock is taken or [`PATIENCE`] is over; then calls `waiting` once and `lock(true)`.
 fn patiently(mut lock: impl FnMut(bool) -> io::Result<bool>, waiting: impl FnOnce()) -> io::Result<()> {
     let begin = Instant::now();
     let mut pause = Duration::from_millis(1);
@@ -92,8 +93,8 @@ fn patiently(mut lock: impl FnMut(bool) -> io::Result<bool>, waiting: impl FnOnc
     }
 }
 
-/// Whether the error says that this folder is none that can be locked. flock(2) on a descriptor for reading fails on
-/// some network file systems; a folder that may not be read cannot be opened.
+/// Whether the error says that this folder cannot be locked at all. flock(2) on a read-only descriptor fails on some
+/// network file systems; a folder that may not be read cannot be opened.
 fn cannot_lock(error: &io::Error) -> bool {
     const ERRORS: [Errno; 7] =
         [Errno::NOTSUP, Errno::OPNOTSUPP, Errno::NOSYS, Errno::BADF, Errno::INVAL, Errno::NOLCK, Errno::ACCESS];

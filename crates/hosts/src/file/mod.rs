@@ -1,9 +1,9 @@
-//! Files on disk, and what is done with one of them. This room uses `error` and `watch` alone.
+//! Operations on single files. This room uses only `error` and `watch`, so every other room can build on it.
 //!
 //! | module | what lives there |
 //! | --- | --- |
-//! | `signature` | what a file is, by its first bytes |
-//! | `bundle` | how a packed bundle is packed |
+//! | `signature` | the kind of a file, by its first bytes |
+//! | `bundle` | the formats of packed bundles |
 //! | `host_file` | a file that is read once |
 //! | `names` | the names of the files beside a host |
 //! | `temporaries` | the temporary files of this process |

@@ -1,4 +1,5 @@
-//! The names of the files beside a host.
+//! The names of the files beside a host. They are in its folder, since hard links and renames do not cross file
+//! systems.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -13,17 +14,17 @@ fn beside(host: &Path, suffix: &str) -> PathBuf {
     host.with_file_name(name)
 }
 
-/// Where the backup of `host` lies, whether or not there is one.
+/// The path of the backup of `host`, whether or not it exists.
 pub(crate) fn backup_path(host: &Path) -> PathBuf {
     beside(host, BACKUP)
 }
 
-/// Where the record of `host` lies, whether or not there is one.
+/// The path of the record of `host`, whether or not it exists.
 pub(crate) fn record_path(host: &Path) -> PathBuf {
     beside(host, RECORD)
 }
 
-/// The host whose backup or record `path` is named like, or `None` for every other name.
+/// The host whose backup or record has the name `path`; `None` for every other name.
 pub(crate) fn host_of_sidecar(path: &Path) -> Option<PathBuf> {
     let name = path.file_name()?.as_bytes();
     let host = [BACKUP, RECORD].iter().find_map(|suffix| name.strip_suffix(suffix.as_bytes()))?;

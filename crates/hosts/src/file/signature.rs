@@ -1,4 +1,4 @@
-//! What a file is, by its first bytes.
+//! The kind of a file, by its first bytes and never by its name.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -59,7 +59,7 @@ pub(crate) fn signature_of(start: &[u8]) -> Signature {
         _ if start.starts_with(b"!<arch>\n") => Signature::Archive,
         _ if start.starts_with(b"!<thin>\n") => unsupported(
             "a thin archive",
-            "its members lie in files of their own",
+            "its members are in separate files",
             "make a real archive of it: `ar -M` with CREATE and ADDLIB, then graft that",
         ),
         _ if start.starts_with(b"!<") => Signature::Unknown("the damaged beginning of an archive"),
@@ -76,7 +76,7 @@ pub(crate) fn signature_of(start: &[u8]) -> Signature {
                     "grafting starts at the archive that libc is linked from",
                     "graft the toolchain's `libc.a`",
                 ),
-                // Shared libraries are of type 3, too; what is in the file tells them apart later.
+                // Shared libraries have type 3, too; the file's content distinguishes them later.
                 2 | 3 => Signature::Executable,
                 _ => Signature::Unknown("an ELF file of an unknown type"),
             }

@@ -21,33 +21,33 @@ use crate::file::names::folder_of;
 const TEMPORARY: &str = ".allograft-tmp-";
 const RANDOM: usize = 6;
 
-/// Names stay in it when they are free again: no other run gets them, and deleting them again does nothing.
+/// Names stay in the set when they are free again: no other run uses them, and deleting them again does nothing.
 static PATHS: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 fn paths() -> MutexGuard<'static, BTreeSet<PathBuf>> {
     PATHS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes the temporary file `path` by `create`, unless this process is ending: then it waits for that.
-pub(crate) fn made<T>(path: &Path, create: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
+/// Makes the temporary file `path` by `create`. Blocks if this process is ending.
+pub(crate) fn create_tracked<T>(path: &Path, create: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
     let mut paths = paths();
     let made = create(path)?;
     paths.insert(path.to_owned());
     Ok(made)
 }
 
-/// While it is there, no temporary file is made.
+/// While this value exists, no temporary file is made.
 pub struct Ending {
     _paths: MutexGuard<'static, BTreeSet<PathBuf>>,
 }
 
-/// Deletes every temporary file that this process has made, whatever its other threads are about, as the next run would
-/// after a kill: each host is stock or graft, and its record fits. For a process that a signal ends.
+/// Deletes every temporary file that this process has made, as the next run would after a kill: each host is then stock
+/// or graft, with a record that fits. Other threads may still be working. For a process that a signal ends.
 pub fn remove_temporaries() -> Ending {
     let paths = paths();
     for path in paths.iter() {
         if fs::symlink_metadata(path).is_ok_and(|found| found.is_dir()) {
-            // Another thread may be filling the folder; it ends when it finds the folder gone.
+            // Another thread may still be writing into the folder; it stops once the folder is gone.
             for _ in 0..100 {
                 if remove_folder(path).is_ok() {
                     break;
@@ -61,8 +61,8 @@ pub fn remove_temporaries() -> Ending {
     Ending { _paths: paths }
 }
 
-/// Deletes every temporary file and folder that is still there though this process has done its work, since it could
-/// not be deleted before. Returns those that stay, each with the error.
+/// Tries once more to delete the temporary files and folders that could not be deleted during the work. Returns those
+/// that stay, each with the error.
 pub fn left_behind() -> Vec<(PathBuf, io::Error)> {
     let delete = |path: &PathBuf| {
         let found = fs::symlink_metadata(path).ok()?;
@@ -77,13 +77,13 @@ pub(crate) fn temporary<T>(
     host: &Path,
     mut create: impl FnMut(&Path) -> io::Result<T>,
 ) -> io::Result<tempfile::NamedTempFile<T>> {
-    // The folder is made explicit: a relative name would be looked up again after a change of folder.
+    // The path gets its folder: a relative name would be resolved again after a change of folder.
     let prefix = temporary_prefix(host);
     tempfile::Builder::new()
         .prefix(&prefix)
         .suffix(".tmp")
         .rand_bytes(RANDOM)
-        .make_in(folder_of(host), |path| made(path, &mut create))
+        .make_in(folder_of(host), |path| create_tracked(path, &mut create))
 }
 
 fn temporary_prefix(host: &Path) -> OsString {
@@ -93,12 +93,12 @@ fn temporary_prefix(host: &Path) -> OsString {
     prefix
 }
 
-/// Whether `name` is that of a temporary file that an allograft makes for some host.
+/// Whether `name` is a temporary name that allograft makes for some host.
 pub(crate) fn is_temporary(name: &OsStr) -> bool {
     name.as_bytes().starts_with(TEMPORARY.as_bytes()) && name.as_bytes().ends_with(b".tmp")
 }
 
-/// The temporary files and folders of `host` that killed runs left.
+/// The temporary files and folders of `host` that killed runs left behind.
 pub(crate) fn left_temporaries(host: &Path) -> io::Result<Vec<PathBuf>> {
     let prefix = temporary_prefix(host);
     let mut left = Vec::new();
@@ -114,7 +114,7 @@ pub(crate) fn left_temporaries(host: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(left)
 }
 
-/// A folder under a temporary name; deleted with all it holds unless it gets another one.
+/// A folder under a temporary name; deleted with its content unless it gets its final name.
 pub(crate) struct TemporaryFolder(Option<TempPath>);
 
 impl TemporaryFolder {
@@ -141,7 +141,7 @@ impl TemporaryFolder {
     pub(crate) fn persist(mut self, name: &Path) -> io::Result<()> {
         fs::rename(self.path(), name)?;
         if let Some(path) = self.0.take() {
-            // Nothing is left to delete under this name.
+            // The folder has its final name: there is nothing to delete under this one.
             let _ = path.keep();
         }
         Ok(())
@@ -151,14 +151,14 @@ impl TemporaryFolder {
 impl Drop for TemporaryFolder {
     fn drop(&mut self) {
         if let Some(path) = self.0.take() {
-            // If it stays, [`left_behind`] says so.
+            // If the folder stays, [`left_behind`] reports it.
             let _ = remove_folder(&path);
             let _ = path.keep();
         }
     }
 }
 
-/// Deletes a folder of ours with all it holds, also where copies of read-only folders are in it.
+/// Deletes a folder with its content, even if copies of read-only folders are in it.
 pub(crate) fn remove_folder(path: &Path) -> io::Result<()> {
     open_up(path);
     fs::remove_dir_all(path)

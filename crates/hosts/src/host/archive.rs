@@ -1,4 +1,5 @@
-//! A static archive, musl's libc.a: an allocator, string functions, or both come in, one step after the other.
+//! A static archive, musl's libc.a. An allocator, string functions, or both are put in, each in a step of its own: so
+//! if the string functions are refused, the allocator can still be grafted.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -22,9 +23,9 @@ use crate::request::donor::offered;
 pub enum Strings {
     /// Exchanging them was not requested.
     Off,
-    /// allograft's replace them.
+    /// They are replaced by allograft's.
     Grafted(Box<Plan>),
-    /// They cannot be replaced, for this reason. The allocator still is.
+    /// They cannot be replaced, for this reason. The allocator is still replaced.
     Refused(Box<Refusal>),
     /// allograft has none for the host's architecture. The allocator is still replaced.
     Missing(Arch),
@@ -39,7 +40,7 @@ impl Strings {
         }
     }
 
-    /// Why they are not exchanged though that was asked for.
+    /// The reason why they are not exchanged although that was requested.
     pub fn reason(&self) -> Option<String> {
         match self {
             Strings::Off | Strings::Grafted(_) => None,
@@ -54,9 +55,9 @@ impl Strings {
 /// A foreign allocator in a host: neither stock's nor a donor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForeignAllocator {
-    /// Which one.
+    /// Its name.
     pub allocator: &'static str,
-    /// The functions that the host had lost because of it, and those that come back.
+    /// The functions that the host lost because of it, and those that are restored.
     pub restoration: Restoration,
 }
 
@@ -65,9 +66,9 @@ pub struct ForeignAllocator {
 pub struct ArchiveOperation {
     /// The host's architecture.
     pub arch: Arch,
-    /// The foreign allocator that is replaced, and the stock members that come back beside the donor.
+    /// The foreign allocator that is replaced, and the stock members that are restored with the donor.
     pub foreign: Option<ForeignAllocator>,
-    /// The allocator's step; `None`: the host's own stays.
+    /// The allocator's step; `None` if the host keeps its own.
     pub malloc: Option<Plan>,
     /// The step of the string functions.
     pub strings: Strings,
@@ -76,8 +77,8 @@ pub struct ArchiveOperation {
 }
 
 impl ArchiveOperation {
-    /// The members that a step takes out. Their ordinals are those of the archive that the graft is made of: the plan
-    /// of the second step counts in what the first one leaves.
+    /// The members that a step removes, with their ordinals in the archive that the graft is made of. (The plan of the
+    /// second step counts in the result of the first.)
     pub fn removed(&self, kind: DonorKind) -> Vec<RemovedMember> {
         let (first, second) = (self.malloc.as_ref(), self.strings.plan());
         match kind {
@@ -94,7 +95,7 @@ impl ArchiveOperation {
     }
 }
 
-/// A libc.a, taken apart.
+/// A libc.a, parsed.
 pub(crate) struct ArchiveHost<'b> {
     path: &'b Path,
     bytes: &'b [u8],
@@ -103,14 +104,14 @@ pub(crate) struct ArchiveHost<'b> {
 }
 
 impl<'b> ArchiveHost<'b> {
-    /// Reads the archive at `path`, which has these bytes.
+    /// Parses the archive `bytes`. `path` is for messages.
     pub(crate) fn read(path: &'b Path, bytes: &'b [u8]) -> Result<Self, Error> {
         let archive = parse(path, bytes)?;
         let [malloc, strings] = surgery::plan::carried(&archive).map_err(|refusal| refused(path, refusal))?;
         Ok(ArchiveHost { path, bytes, archive, carried: Carried { malloc, strings } })
     }
 
-    /// The plan of one step: with the first of the candidates, which are not empty, that there is for the architecture.
+    /// The plan of one step, with the first candidate that exists for the architecture. `candidates` is not empty.
     fn step(&self, archive: &Archive<'_>, candidates: &[Candidate], planner: &mut Planner<'_>) -> Result<Plan, Error> {
         let force = planner.request.force;
         let error = match self.forced_step(archive, candidates, planner, force) {
@@ -122,7 +123,7 @@ impl<'b> ArchiveHost<'b> {
         Err(Error::Foreign { path: self.path.to_owned(), refusal: error, ways: Box::new(ways) })
     }
 
-    /// Plans what can be done with an archive that has another allocator, which has lost these functions.
+    /// Tries the plans for an archive with a foreign allocator. `lost`: the functions that the archive has lost.
     fn ways(
         &self,
         archive: &Archive<'_>,
@@ -148,7 +149,7 @@ impl<'b> ArchiveHost<'b> {
         ForeignWays { contents, strings, replacement, lost, musl: surgery::plan::musl_version(archive) }
     }
 
-    /// The plan of one step. With `force`, another allocator than libc's is replaced.
+    /// The plan of one step. With `force`, a foreign allocator is replaced.
     fn forced_step(
         &self,
         archive: &Archive<'_>,
@@ -196,7 +197,7 @@ impl<'b> ArchiveHost<'b> {
         Ok(Some(ForeignAllocator { allocator, restoration: planner.stock.restore(&self.archive)? }))
     }
 
-    /// Refuses what takes more than a graft: members of stock that an earlier graft has taken out.
+    /// Refuses a request that needs stock's members, which an earlier graft has removed.
     fn nothing_to_take_out(&self, donor: bool, strings: bool) -> Result<(), Error> {
         let surplus = match &self.carried {
             Carried { malloc: Some(_), .. } if !donor => DonorKind::Malloc,
@@ -206,7 +207,7 @@ impl<'b> ArchiveHost<'b> {
         Err(Error::StockNeeded { path: self.path.to_owned(), surplus })
     }
 
-    /// The archive with what comes back, before anything goes.
+    /// The archive with the restored members, before any member is removed.
     fn whole(&self, foreign: Option<&ForeignAllocator>) -> Result<Cow<'b, [u8]>, Error> {
         match foreign {
             Some(foreign) if !foreign.restoration.is_empty() => {
@@ -305,7 +306,7 @@ impl Host for ArchiveHost<'_> {
 
     fn verify(&self, operation: &Operation, edited: Edited) -> Result<Verified, Error> {
         let foreign = matches!(operation, Operation::Archive(archive) if archive.foreign.is_some());
-        // A graft, or a file with a foreign allocator, is not stock to compare with.
+        // A graft, or a file with a foreign allocator, is not stock, so the result is not compared with it.
         let stock = (!foreign && !self.carried.anything()).then_some(self.bytes);
         Verified::archive(edited.into_bytes(), stock)
             .map_err(|unsound| Error::Unsound { path: self.path.to_owned(), unsound })

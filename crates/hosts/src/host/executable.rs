@@ -1,5 +1,5 @@
-//! A linked executable: an allocator goes into the file itself; string functions only where they are asked for. musl's
-//! libc.so is one, too: it is the dynamic loader, which the kernel starts.
+//! A linked executable: the allocator goes into the file itself, and string functions only on request. musl's libc.so
+//! is one, too: it is the dynamic loader, which the kernel starts.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use transplant::{Edits, Executable, Refusal};
 use crate::VERSION;
 use crate::error::Error;
 use crate::error::needed::NeededError;
-use crate::host::linked_donor::{LinkedDonor, Recipient};
 use crate::host::planner::Planner;
+use crate::host::tuned_donor::{Recipient, TunedDonor};
 use crate::host::{Carried, Edited, Host, Operation, dynamic, live, needed};
 use crate::request::Candidate;
 use crate::system::privileges::{SETUID_OR_SETGID, is_privileged};
 
-/// Reads an executable. Messages name it `host`.
+/// Parses an executable. Messages name it `host`.
 ///
 /// # Errors
 /// It cannot be read.
@@ -29,25 +29,25 @@ pub(crate) fn parsed<'b>(host: &Path, bytes: &'b [u8]) -> Result<Executable<'b>,
 /// The edits of an executable.
 #[derive(Debug, Clone)]
 pub struct ExecutableOperation {
-    /// The functions that were found and those that are redirected; or, in a dynamic program, the merge.
+    /// The functions found and redirected; in a dynamic program, the merge.
     pub edits: Edits,
-    /// The allocator that goes in.
+    /// The allocator's note.
     pub malloc: Note,
-    /// The string functions that go in, if they were asked for.
+    /// The note of the string functions, if they were requested.
     pub strings: Option<Note>,
-    linked_donor: LinkedDonor,
+    tuned_donor: TunedDonor,
 }
 
-/// Where an executable lies.
+/// The place of an executable.
 #[derive(Debug, Clone, Copy)]
 enum Home {
-    /// It is a file.
+    /// A file of its own.
     File,
-    /// In a container image, with this mode.
+    /// A file in a container image, with this mode.
     Image { mode: u32 },
 }
 
-/// An executable's bytes, and what they are.
+/// An executable's bytes, parsed.
 pub(crate) struct ExecutableHost<'b> {
     path: &'b Path,
     bytes: &'b [u8],
@@ -58,7 +58,7 @@ pub(crate) struct ExecutableHost<'b> {
 }
 
 impl<'b> ExecutableHost<'b> {
-    /// The executable at `path`, which has these bytes.
+    /// Parses the executable `bytes`. `path` is for messages.
     pub(crate) fn read(path: &'b Path, bytes: &'b [u8]) -> Self {
         let [malloc, strings] = transplant::notes(bytes).map(|text| Note::parse(&text?).ok());
         let carried = Carried { malloc, strings };
@@ -78,8 +78,8 @@ impl<'b> ExecutableHost<'b> {
         self.executable.as_ref().map_err(|refusal| self.refused(refusal.clone()))
     }
 
-    fn planned(&self, linked_donor: &LinkedDonor) -> Result<(Edits, Edited), Error> {
-        let (edits, bytes) = linked_donor.graft(self.path, self.executable()?)?;
+    fn planned(&self, tuned_donor: &TunedDonor) -> Result<(Edits, Edited), Error> {
+        let (edits, bytes) = tuned_donor.graft(self.path, self.executable()?)?;
         Ok((edits, Edited::new(bytes)))
     }
 
@@ -90,9 +90,9 @@ impl<'b> ExecutableHost<'b> {
         }
     }
 
-    fn linked_donor<'i>(&self, operation: &'i Operation) -> Result<&'i LinkedDonor, Error> {
+    fn tuned_donor<'i>(&self, operation: &'i Operation) -> Result<&'i TunedDonor, Error> {
         match operation {
-            Operation::Executable(operation) => Ok(&operation.linked_donor),
+            Operation::Executable(operation) => Ok(&operation.tuned_donor),
             Operation::Archive(_) => Err(Error::ChangedMeanwhile { path: self.path.to_owned() }),
         }
     }
@@ -142,7 +142,7 @@ impl Host for ExecutableHost<'_> {
                     return Err(Error::Live { path: self.path.to_owned(), why });
                 }
             }
-            // In an image there are hundreds, and its user names none.
+            // An image holds hundreds of them, and the user named none.
             (Linked::Dynamic, Home::Image { .. }) => return Err(refused(Refusal::Dynamic)),
             _ => {}
         }
@@ -161,37 +161,37 @@ impl Host for ExecutableHost<'_> {
         let one = Candidate::choose(&request.candidates, |donor| donor.goes_into(kind, arch));
         let one = one.ok_or_else(|| Error::DonorNeeded { path: self.path.to_owned(), arch, kind })?;
         let recipient = Recipient { path: self.path, kind, arch, strings: request.strings == Some(true) };
-        let linked_donor = LinkedDonor::new(recipient, one.donor, &one.settings, VERSION)?;
-        let linked_donor = match &request.needed {
-            Some(name) => linked_donor.needed(needed::Destination::of(self.path, request).name(name.as_deref())?),
-            None => linked_donor,
+        let tuned_donor = TunedDonor::new(recipient, one.donor, &one.settings, VERSION)?;
+        let tuned_donor = match &request.needed {
+            Some(name) => tuned_donor.needed(needed::Destination::new(self.path, request).name(name.as_deref())?),
+            None => tuned_donor,
         };
-        let (edits, edited) = self.planned(&linked_donor)?;
-        // The program itself may have said more.
+        let (edits, edited) = self.planned(&tuned_donor)?;
+        // Last, since errors about the program itself say more.
         libraries.map_err(refused)?;
-        if let (Edits::Need(plan), Some((library, _))) = (&edits, linked_donor.library()) {
-            needed::check(self.path, request, edited.bytes(), plan, (library, &linked_donor.malloc))?;
+        if let (Edits::Need(plan), Some((library, _))) = (&edits, tuned_donor.library()) {
+            needed::check(self.path, request, edited.bytes(), plan, (library, &tuned_donor.malloc))?;
         }
-        let (malloc, strings) = (linked_donor.malloc.clone(), linked_donor.strings.clone());
-        Ok((Operation::Executable(Arc::new(ExecutableOperation { edits, malloc, strings, linked_donor })), edited))
+        let (malloc, strings) = (tuned_donor.malloc.clone(), tuned_donor.strings.clone());
+        Ok((Operation::Executable(Arc::new(ExecutableOperation { edits, malloc, strings, tuned_donor })), edited))
     }
 
     fn edit(&self, operation: &Operation) -> Result<Edited, Error> {
-        self.planned(self.linked_donor(operation)?).map(|(_, edited)| edited)
+        self.planned(self.tuned_donor(operation)?).map(|(_, edited)| edited)
     }
 
     fn verify(&self, operation: &Operation, edited: Edited) -> Result<Verified, Error> {
-        let linked_donor = self.linked_donor(operation)?;
-        let (graft, linked) = (edited.into_bytes(), linked_donor.linked);
+        let tuned_donor = self.tuned_donor(operation)?;
+        let (graft, linked) = (edited.into_bytes(), tuned_donor.linked);
         let text = |note: &Note| {
             let donor = note.donor.clone();
             note_text(note).map_err(|source| Error::Donor { donor, source: source.into() })
         };
-        let malloc = text(&linked_donor.malloc)?;
-        let strings = linked_donor.strings.as_ref().map(text).transpose()?;
+        let malloc = text(&tuned_donor.malloc)?;
+        let strings = tuned_donor.strings.as_ref().map(text).transpose()?;
         let notes = [Some(malloc.as_str()), strings.as_deref()];
-        let verified = match (self.executable()?.kind(), linked_donor.library()) {
-            // `plan` has found this very file.
+        let verified = match (self.executable()?.kind(), tuned_donor.library()) {
+            // `plan` has found this same file.
             (Linked::Dynamic, Some((library, name))) => Verified::needed(graft, self.bytes, name, library),
             (Linked::Dynamic, None) => Verified::merged(graft, self.bytes, linked, notes),
             (Linked::Program | Linked::Loader | Linked::Library, _) => {

@@ -1,5 +1,5 @@
-//! Whether a file is the dynamic loader of the running system. Replacing that one is different: a mistake in it stops
-//! every dynamic program.
+//! Whether a file is the dynamic loader of the running system. Replacing that one needs a confirmation: a mistake in it
+//! stops every dynamic program.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -10,8 +10,8 @@ use format::Arch;
 
 use crate::error::{Error, IoContext};
 
-/// How it shows that musl's dynamic loader at `host` is in use on this system, as a clause whose subject is the file;
-/// `None` if it lies in a folder where nothing uses it.
+/// The evidence that musl's dynamic loader at `host` is in use on this system, as a clause whose subject is the file;
+/// `None` if it is not in use, as far as this user can see.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -25,8 +25,8 @@ pub(crate) fn use_of(host: &Path, arch: Arch) -> Result<Option<String>, Error> {
     Ok(user(&path).map(|process| format!("process {process} runs by it")))
 }
 
-/// A process that has mapped the file at that path, by `/proc/PID/maps` (proc_pid_maps(5)); `None` if there is none
-/// that this user may look at.
+/// A process that has mapped the file at that path, by `/proc/PID/maps` (proc_pid_maps(5)); `None` if this user may
+/// read the maps of no such process.
 fn user(path: &Path) -> Option<u32> {
     let maps = |process: u32| {
         let file = fs::File::open(format!("/proc/{process}/maps")).ok()?;

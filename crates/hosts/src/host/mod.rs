@@ -4,23 +4,23 @@
 //! | --- | --- |
 //! | `archive` | a static archive |
 //! | `executable` | a linked executable |
-//! | `linked_donor` | the donor that goes into an executable |
-//! | `possible_donor` | which donor a grafted executable may hold |
+//! | `tuned_donor` | a linked donor with options and notes, for executables |
+//! | `donor_candidate` | the donors that a grafted executable may hold |
 //! | `dynamic` | checks of a dynamic program before a donor is merged into it |
-//! | `needed` | the shared object that a dynamic program loads: its name, the file, whether that is the donor |
-//! | `live` | whether a loader is that of the running system |
+//! | `needed` | the shared object that a dynamic program loads: its name, its file, the check of the file |
+//! | `live` | whether a loader belongs to the running system |
 //! | `planner` | the donors of a request, for each architecture that comes up |
 //! | `stock` | stock archives, to take members from |
 
 pub(crate) mod archive;
+pub(crate) mod donor_candidate;
 mod dynamic;
 pub(crate) mod executable;
-mod linked_donor;
 mod live;
 pub(crate) mod needed;
 pub(crate) mod planner;
-pub(crate) mod possible_donor;
 pub(crate) mod stock;
+mod tuned_donor;
 
 use std::sync::Arc;
 
@@ -35,9 +35,9 @@ use crate::host::planner::Planner;
 /// The notes that a host carries.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Carried {
-    /// Of an allocator.
+    /// The allocator's note.
     pub malloc: Option<Note>,
-    /// Of string functions.
+    /// The note of the string functions.
     pub strings: Option<Note>,
 }
 
@@ -101,15 +101,15 @@ impl Edited {
     }
 }
 
-/// A file that has been recognised and taken apart.
+/// A file that has been recognised and parsed.
 pub(crate) trait Host {
-    /// The notes in it.
+    /// The notes that it carries.
     fn carried(&self) -> &Carried;
 
-    /// Why a folder's file of this kind is left alone, if it is none of ours.
+    /// The reason to leave this file alone in a folder; `None` for files that can be grafted.
     fn skip_reason(&self) -> Option<&'static str>;
 
-    /// Whether a graft of this kind can only be made anew from its stock file.
+    /// Whether a graft of this kind can only be replaced by starting from its stock file.
     fn needs_stock(&self) -> bool;
 
     /// Whether it can be the stock file of a graft.
@@ -118,10 +118,10 @@ pub(crate) trait Host {
     /// Plans the graft, and makes it.
     fn plan(&self, planner: &mut Planner<'_>) -> Result<(Operation, Edited), Error>;
 
-    /// Makes a planned graft again.
+    /// Remakes a planned graft.
     fn edit(&self, operation: &Operation) -> Result<Edited, Error>;
 
-    /// Has the independent reader look at a graft of this host.
+    /// Verifies a graft of this host by the independent reader.
     fn verify(&self, operation: &Operation, edited: Edited) -> Result<Verified, Error>;
 
     /// Remarks on a graft for the user: clauses whose subject is the host.

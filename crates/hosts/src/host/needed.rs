@@ -1,5 +1,6 @@
-//! The shared object that a dynamic program loads: its name in the program, the file that the loader takes for it, and
-//! whether that file is the donor.
+//! The shared object that a dynamic program loads: its name in the program, the file that the loader picks for the
+//! name, and the check that this file is the donor. The loader's search is followed, since the name alone does not say
+//! which file it is.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -20,11 +21,11 @@ use crate::system::System;
 use crate::system::privileges::is_privileged;
 use crate::system::root::in_root;
 
-/// The name of a shared object that the user has not named, beside the program. `emit` calls it so.
+/// The default name of the shared object, beside the program; `emit` has the same default.
 const BESIDE: &str = "liballograft.so";
 const ORIGIN: &[u8] = b"$ORIGIN/";
 
-/// The file that a program's loader takes for its donor.
+/// The file that a program's loader picks as its donor.
 #[derive(Debug)]
 pub struct NeededFile {
     /// Its path, outside of any root folder.
@@ -33,36 +34,36 @@ pub struct NeededFile {
     pub bytes: Vec<u8>,
 }
 
-/// There is no such file, or it is not known which.
+/// The loader finds no file, or it is not known which.
 pub(crate) struct NoFile {
     /// A clause.
     pub(crate) why: String,
-    /// Where it should be, or its name where that is searched for.
+    /// The path where the file should be, or its name if the loader searches for it.
     path: PathBuf,
 }
 
-/// Where a program will be: its path, and the root folder that its own paths start in.
+/// The place where a program will be: its path, and the root folder in which its own paths are resolved.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Destination<'p> {
     path: &'p Path,
     root: Option<&'p Path>,
-    /// Whether it will be elsewhere than the file that it is made of.
+    /// Whether its place differs from that of the file it is made from.
     elsewhere: bool,
 }
 
 impl<'p> Destination<'p> {
-    /// That of the graft of the file at `path`.
-    pub(crate) fn of(path: &'p Path, request: &'p Request) -> Destination<'p> {
+    /// The destination of the graft of the file at `path`.
+    pub(crate) fn new(path: &'p Path, request: &'p Request) -> Destination<'p> {
         let out = request.out.as_deref();
         Destination { path: out.unwrap_or(path), root: request.root.as_deref(), elsewhere: out.is_some() }
     }
 
-    /// That of a file that is there.
+    /// The destination of a file that is in its place.
     pub(crate) fn in_place(path: &'p Path, root: Option<&'p Path>) -> Destination<'p> {
         Destination { path, root, elsewhere: false }
     }
 
-    /// Whether the program's paths name nothing there yet.
+    /// Whether the program's paths name nothing yet at the destination.
     pub(crate) fn is_elsewhere(&self) -> bool {
         self.elsewhere || self.root.is_some()
     }
@@ -71,13 +72,13 @@ impl<'p> Destination<'p> {
         System::new(self.root).context(self.root.unwrap_or(Path::new("/")), "read")
     }
 
-    /// The folder of the program, and its name.
+    /// The folder of the program.
     fn folder(&self) -> Result<PathBuf, Error> {
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         fs::canonicalize(folder).context(folder, "read")
     }
 
-    /// The folder as the program sees it: from its root on.
+    /// The folder as a path below the root, which is how the program sees it.
     fn folder_inside(&self) -> Result<PathBuf, Error> {
         let folder = self.folder()?;
         let Some(root) = self.root else { return Ok(folder) };
@@ -86,7 +87,7 @@ impl<'p> Destination<'p> {
         Ok(Path::new("/").join(inside.context(&folder, "use")?))
     }
 
-    /// The name that the program gets: what the user said, else the path of a file beside it.
+    /// The shared object's name for the program: the requested one, or else the path of a file beside it.
     pub(crate) fn name(&self, named: Option<&OsStr>) -> Result<Vec<u8>, Error> {
         match named {
             Some(name) => Ok(name.as_bytes().to_owned()),
@@ -94,8 +95,8 @@ impl<'p> Destination<'p> {
         }
     }
 
-    /// The file that the loader takes for the first library of the program with these bytes, with its content; else why
-    /// there is none, as a clause, and where it should be.
+    /// The file that the loader picks for the program's first library, with its content; else the reason why the loader
+    /// finds no file.
     pub(crate) fn library(&self, program: &[u8], name: &[u8]) -> Result<Result<NeededFile, NoFile>, Error> {
         let shown = String::from_utf8_lossy(name);
         let path = if let Some(rest) = name.strip_prefix(ORIGIN) {
@@ -105,7 +106,7 @@ impl<'p> Destination<'p> {
         } else {
             let folder = self.folder_inside()?.into_os_string().into_vec();
             let own = self.path.file_name().unwrap_or_default().as_bytes();
-            // The file may not be there yet. No other has this identity.
+            // The program's file may not exist yet. No other file has this identity.
             let file = TreeFile { path: [&folder, b"/".as_slice(), own].concat(), identity: (u64::MAX, u64::MAX) };
             let place = ProgramFile { file, privileged: self.is_privileged() };
             let system = self.system()?;
@@ -142,7 +143,7 @@ impl<'p> Destination<'p> {
         }
     }
 
-    /// Whether the loader mistrusts the environment of the program that is there: AT_SECURE.
+    /// Whether the loader ignores the environment of the program at the destination: AT_SECURE.
     fn is_privileged(&self) -> bool {
         is_privileged(self.path)
     }
@@ -152,7 +153,7 @@ impl<'p> Destination<'p> {
 /// `note`. Returns the path of the file.
 ///
 /// # Errors
-/// It will not, or others could exchange the file under a program that has its owner's rights.
+/// The program will not load it, or other users could replace the file of a program that runs with its owner's rights.
 pub(crate) fn check(
     host: &Path,
     request: &Request,
@@ -160,7 +161,7 @@ pub(crate) fn check(
     plan: &transplant::NeedPlan,
     (expected, note): (&[u8], &Note),
 ) -> Result<PathBuf, Error> {
-    let destination = Destination::of(host, request);
+    let destination = Destination::new(host, request);
     let path = || destination.path.to_owned();
     let named = |note: &Note| match note.options.as_str() {
         "" => format!("{} {}", note.donor, note.version),
@@ -192,7 +193,7 @@ pub(crate) fn check(
         let found = match &parsed {
             Some(other) if named(other) != named(note) => named(other),
             Some(other) => format!("{} with sha256 {}", named(other), sha256(&found)),
-            None => "no shared object of allograft's".to_owned(),
+            None => "not a shared object that allograft made".to_owned(),
         };
         let expected = format!("{} with sha256 {}", named(note), sha256(expected));
         let emit = emit(library.clone());
@@ -206,7 +207,8 @@ pub(crate) fn check(
     Ok(library)
 }
 
-/// Who could exchange the file at `library` beside root and the owner of the program: a clause.
+/// A clause that names the users, other than root and the program's owner, who could replace the file at `library`;
+/// `None` if no other user could.
 fn untrusted(host: &Path, library: &Path) -> Result<Option<String>, Error> {
     const OTHERS_WRITE: u32 = 0o022;
     const STICKY: u32 = 0o1000;
@@ -226,11 +228,11 @@ fn untrusted(host: &Path, library: &Path) -> Result<Option<String>, Error> {
     Ok(None)
 }
 
-/// The file that the loader takes for the donor of the program `graft` at `path`, in the root folder `root`, with its
+/// The file that the loader picks as the donor of the program `graft` at `path`, in the root folder `root`, with its
 /// content; `None` if the program loads none.
 ///
 /// # Errors
-/// Why no file is taken, or it is not known which; folders that cannot be read.
+/// No file is found, or it is not known which; a folder cannot be read.
 pub fn needed_file(
     path: &Path,
     root: Option<&Path>,

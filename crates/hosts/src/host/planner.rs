@@ -1,4 +1,4 @@
-//! The donors of a request, options filled in, for each architecture that comes up.
+//! The donors of a request, with options filled in, for each architecture among the hosts.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub(crate) struct Planner<'a> {
     pub(crate) request: &'a Request,
     pub(crate) watch: &'a Watch<'a>,
     pub(crate) stock: Stock,
-    /// The donors' objects for each kind and architecture that has come up, options filled in.
+    /// The donors' objects with options filled in, by donor and architecture.
     tuned: BTreeMap<(&'static str, &'static str), Vec<u8>>,
 }
 
@@ -27,10 +27,10 @@ impl<'a> Planner<'a> {
         Ok(Planner { request, watch, stock: Stock::read(&request.stock)?, tuned: BTreeMap::new() })
     }
 
-    /// The donor's object for an architecture, options filled in; `None` if there is none.
+    /// The donor's object for an architecture, with options filled in; `None` if it has none.
     ///
     /// # Errors
-    /// When the donor does not have these options.
+    /// The donor does not have these options.
     pub(crate) fn object(&mut self, one: &Candidate, arch: Arch) -> Result<Option<&[u8]>, Error> {
         let key = (one.donor.name, arch.name());
         if let (false, Some(object)) = (self.tuned.contains_key(&key), one.donor.object(arch)) {

@@ -1,4 +1,4 @@
-//! Stock archives to take members from that a foreign allocator's graft has removed from a `libc.a`.
+//! Stock archives, the source of members that a foreign allocator's script has removed from a `libc.a`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use surgery::plan::{self, Restoration};
 use crate::error::{Error, IoContext};
 use crate::file::signature::{Signature, signature_of};
 
-/// The archives that a folder is searched for: the C library, and where C++'s operators are.
+/// The archives that are read from a folder: the C library, and those with C++'s operators.
 const NAMES: [&str; 3] = ["libc.a", "libc++abi.a", "libstdc++.a"];
 
 /// Archives in memory.
@@ -58,7 +58,7 @@ impl Stock {
         Ok(())
     }
 
-    /// The members to bring back into `archive`, which holds an allocator of another origin.
+    /// The members to restore to `archive`, which holds a foreign allocator.
     pub(crate) fn restore(&self, archive: &Archive<'_>) -> Result<Restoration, Error> {
         let mut stock = Vec::new();
         for (path, bytes) in &self.0 {
@@ -68,7 +68,7 @@ impl Stock {
     }
 }
 
-/// Reads an archive's structure. `path` is for messages.
+/// Parses an archive. `path` is for messages.
 pub(crate) fn parse<'a>(path: &Path, bytes: &'a [u8]) -> Result<Archive<'a>, Error> {
     Archive::parse(bytes).map_err(|source| Error::Malformed { path: path.to_owned(), source })
 }

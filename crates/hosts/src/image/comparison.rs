@@ -1,4 +1,5 @@
-//! The new image beside the stock image, read again from what was written: only the grafts differ.
+//! Compares the new image with the stock image: only the grafts differ. Both are read from disk as any reader of images
+//! would, so that a fault of the writer shows.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +9,11 @@ use super::layout::unreadable;
 use crate::digest::sha256;
 use crate::error::Error;
 
-/// Compares every image of `new` with the one of `stock` in the same place. `grafts` has the SHA-256 of each graft by
-/// its path, or nothing for an image that has to be the same.
+/// Compares every image of `new` with its counterpart in `stock`. `grafts` has, for each image, the SHA-256 of each
+/// graft by its path; `None` for an image that has to be unchanged.
 ///
 /// # Errors
-/// Something else differs, or a graft is not what was proven.
+/// Another file or attribute differs, or a graft is not the proven one.
 pub(super) fn check(stock: &Source, new: &Source, grafts: &[Option<&BTreeMap<Vec<u8>, String>>]) -> Result<(), Error> {
     let differs = |what: String| Error::ImageChanged { path: new.path.clone(), reason: what };
     if stock.images.len() != new.images.len() {
@@ -22,24 +23,24 @@ pub(super) fn check(stock: &Source, new: &Source, grafts: &[Option<&BTreeMap<Vec
     for ((before, after), grafts) in stock.images.iter().zip(&new.images).zip(grafts) {
         match grafts {
             None if before.digest() == after.digest() && before.names == after.names => {}
-            None => return Err(differs("an image without a graft is another one".to_owned())),
+            None => return Err(differs("an image without a graft has changed".to_owned())),
             Some(grafts) => image(stock, before, new, after, grafts).map_err(|error| match error {
-                Found::Differs(what) => differs(what),
-                Found::Error(error) => *error,
+                Mismatch::Differs(what) => differs(what),
+                Mismatch::Error(error) => *error,
             })?,
         }
     }
     Ok(())
 }
 
-enum Found {
+enum Mismatch {
     Differs(String),
     Error(Box<Error>),
 }
 
-impl From<images::Error> for Found {
-    fn from(error: images::Error) -> Found {
-        Found::Error(Box::new(error.into()))
+impl From<images::Error> for Mismatch {
+    fn from(error: images::Error) -> Mismatch {
+        Mismatch::Error(Box::new(error.into()))
     }
 }
 
@@ -49,25 +50,25 @@ fn image(
     new: &Source,
     after: &Image,
     grafts: &BTreeMap<Vec<u8>, String>,
-) -> Result<(), Found> {
+) -> Result<(), Mismatch> {
     if before.names != after.names || before.platform != after.platform || before.environment != after.environment {
-        return Err(Found::Differs("an image has another name, platform or environment".to_owned()));
+        return Err(Mismatch::Differs("the name, platform or environment of an image has changed".to_owned()));
     }
     let (old, layers) = (digests(before), digests(after));
     if layers.len() != old.len() + 1 || layers[..old.len()] != old[..] {
-        return Err(Found::Differs("an image has other layers, and not one more".to_owned()));
+        return Err(Mismatch::Differs("an image's layers are not those of stock and one more".to_owned()));
     }
     let one = stock.tree(before, &|_, _, _| false)?;
     let other = new.tree(after, &|path, _, _| grafts.contains_key(path))?;
     let shown = |path: &[u8]| String::from_utf8_lossy(path).into_owned();
     if let Some(path) = difference(&one, &other, grafts) {
-        return Err(Found::Differs(format!("`{}` is another than in stock, and is no graft", shown(&path))));
+        return Err(Mismatch::Differs(format!("`{}` differs from stock, and is not a graft", shown(&path))));
     }
     for (path, expected) in grafts {
         let bytes = other.read(path);
-        let bytes = bytes.map_err(|problem| Found::Error(Box::new(unreadable(&new.path, problem))))?;
+        let bytes = bytes.map_err(|problem| Mismatch::Error(Box::new(unreadable(&new.path, problem))))?;
         if sha256(&bytes) != *expected {
-            return Err(Found::Differs(format!("`{}` is not the graft that was proven", shown(path))));
+            return Err(Mismatch::Differs(format!("`{}` is not the proven graft", shown(path))));
         }
     }
     Ok(())
@@ -77,8 +78,8 @@ fn digests(image: &Image) -> Vec<Option<String>> {
     image.layers.iter().map(|layer| layer.diff_id.map(|digest| digest.to_string())).collect()
 }
 
-/// Returns the first path that is in one of the trees only, or has other attributes; or that is another file, and no
-/// graft.
+/// Returns the first path that is in only one of the trees, has different attributes, or has a different content
+/// without being a graft.
 fn difference(one: &Tree, other: &Tree, grafts: &BTreeMap<Vec<u8>, String>) -> Option<Vec<u8>> {
     let mut others = other.nodes();
     for (path, before) in one.nodes() {

@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 use super::layout::Naming;
 use crate::digest::sha256;
 
-/// When a configuration does not say when it was made.
+/// The layer's date if a configuration has none: never the current time, so that two runs give the same bytes.
 const EPOCH: &str = "1970-01-01T00:00:00Z";
 
 /// A layer as a configuration and a manifest name it.
 #[derive(Debug)]
-pub(super) struct Added {
+pub(super) struct AddedLayer {
     /// SHA-256 of its tar, in hexadecimal.
     pub(super) diff_id: String,
     /// SHA-256 of its blob, in hexadecimal.
@@ -27,18 +27,18 @@ pub(super) struct Added {
     pub(super) created_by: String,
 }
 
-/// A document that takes the place of another one.
+/// A document that replaces a stock one.
 #[derive(Debug, Clone)]
-pub(super) struct New {
+pub(super) struct NewDocument {
     /// SHA-256 in hexadecimal.
     pub(super) hex: String,
     pub(super) raw: Vec<u8>,
 }
 
-impl New {
-    fn of(value: &Value) -> New {
+impl NewDocument {
+    fn new(value: &Value) -> NewDocument {
         let raw = value.to_string().into_bytes();
-        New { hex: sha256(&raw), raw }
+        NewDocument { hex: sha256(&raw), raw }
     }
 
     fn digest(&self) -> String {
@@ -46,7 +46,8 @@ impl New {
     }
 }
 
-/// Adds something to the list `name` of an object, which may not be there yet.
+/// Appends `item` to the list `name` of an object; makes the list if it is missing. `None` if `object` is not an
+/// object, or `name` not a list.
 fn push(object: &mut Value, name: &str, item: Value) -> Option<()> {
     let list = object.as_object_mut()?.entry(name).or_insert_with(|| Value::Array(Vec::new()));
     if list.is_null() {
@@ -56,18 +57,18 @@ fn push(object: &mut Value, name: &str, item: Value) -> Option<()> {
     Some(())
 }
 
-/// Returns the configuration with the layer. It is as old as it was. `None` if it is no configuration.
-pub(super) fn configuration(stock: &Value, added: &Added) -> Option<New> {
+/// Returns the configuration with the layer, and with its date unchanged. `None` if `stock` is not a configuration.
+pub(super) fn configuration(stock: &Value, added: &AddedLayer) -> Option<NewDocument> {
     let mut value = stock.clone();
     push(value.get_mut("rootfs")?, "diff_ids", json!(format!("sha256:{}", added.diff_id)))?;
     let created = stock.get("created").and_then(Value::as_str).unwrap_or(EPOCH);
     let entry = json!({ "created": created, "created_by": added.created_by, "comment": "allograft" });
     push(&mut value, "history", entry)?;
-    Some(New::of(&value))
+    Some(NewDocument::new(&value))
 }
 
-/// Returns the manifest with the layer, and with that configuration. `None` if it is no manifest.
-pub(super) fn manifest(stock: &Value, config: &New, added: &Added) -> Option<New> {
+/// Returns the manifest with the layer and the new configuration. `None` if `stock` is not a manifest.
+pub(super) fn manifest(stock: &Value, config: &NewDocument, added: &AddedLayer) -> Option<NewDocument> {
     let mut value = stock.clone();
     let descriptor = value.get_mut("config")?.as_object_mut()?;
     let is_docker = descriptor.get("mediaType")?.as_str()?.starts_with("application/vnd.docker.");
@@ -81,12 +82,12 @@ pub(super) fn manifest(stock: &Value, config: &New, added: &Added) -> Option<New
     };
     let digest = format!("sha256:{}", added.blob);
     push(&mut value, "layers", json!({ "mediaType": media_type, "digest": digest, "size": added.size }))?;
-    Some(New::of(&value))
+    Some(NewDocument::new(&value))
 }
 
-/// Returns the index with descriptors of the new documents, which are given by the digests of those that they replace;
-/// `None` if it names none of those.
-pub(super) fn index(stock: &Value, new: &BTreeMap<String, New>) -> Option<Value> {
+/// Returns the index with the descriptor of each replaced document updated; `None` if it names none of them. `new` maps
+/// old digests to new documents.
+pub(super) fn index(stock: &Value, new: &BTreeMap<String, NewDocument>) -> Option<Value> {
     let mut value = stock.clone();
     let mut changed = false;
     for descriptor in value.get_mut("manifests")?.as_array_mut()? {
@@ -102,13 +103,14 @@ pub(super) fn index(stock: &Value, new: &BTreeMap<String, New>) -> Option<Value>
 }
 
 /// Returns an index as a document.
-pub(super) fn document(value: &Value) -> New {
-    New::of(value)
+pub(super) fn document(value: &Value) -> NewDocument {
+    NewDocument::new(value)
 }
 
-/// Returns the list of images (`manifest.json`) with the new configurations and layers, which are given by the digests
-/// of the stock configurations; `None` if it names none of those, or is no such list.
-pub(super) fn list(stock: &[u8], naming: Naming, new: &BTreeMap<String, (New, String)>) -> Option<Value> {
+/// Returns the list of images (`manifest.json`) with the new configurations and layers; `None` if it is not such a
+/// list, or names no stock configuration of `new`. `new` maps the digests of stock configurations to the new
+/// configuration and layer.
+pub(super) fn list(stock: &[u8], naming: Naming, new: &BTreeMap<String, (NewDocument, String)>) -> Option<Value> {
     let mut value: Value = serde_json::from_slice(stock).ok()?;
     let mut changed = false;
     for image in value.as_array_mut()? {
@@ -127,8 +129,8 @@ pub(super) fn list(stock: &[u8], naming: Naming, new: &BTreeMap<String, (New, St
 mod tests {
     use super::*;
 
-    fn added() -> Added {
-        Added {
+    fn added() -> AddedLayer {
+        AddedLayer {
             diff_id: "1".repeat(64),
             blob: "2".repeat(64),
             size: 7,
@@ -154,7 +156,7 @@ mod tests {
 
     #[test]
     fn indexes_keep_names_and_platforms() {
-        let new = New::of(&json!({}));
+        let new = NewDocument::new(&json!({}));
         let known = BTreeMap::from([("sha256:a".to_owned(), new.clone())]);
         let stock = json!({ "manifests": [
             { "digest": "sha256:a", "size": 1, "annotations": { "n": "v" } },

@@ -1,4 +1,4 @@
-//! The layer that is put on top of an image: the grafts, and the folders that they lie in, each as it was.
+//! The layer that is put on top of an image: the grafts, and the folders that hold them, with unchanged attributes.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -10,11 +10,11 @@ use images::{Kind, Node, Tree};
 use sha2::{Digest, Sha256};
 use tar::{Builder, EntryType, Header};
 
-use super::document::Added;
+use super::document::AddedLayer;
 use crate::prove::proven::Proven;
 
-/// A layer that is being written, to a file without a name.
-pub(super) struct Writing {
+/// A layer that is being written to an unnamed file.
+pub(super) struct LayerWriter {
     tar: Builder<Hashing<Packing>>,
     folders: BTreeSet<Vec<u8>>,
     gzip: bool,
@@ -23,23 +23,23 @@ pub(super) struct Writing {
 /// A layer that was written.
 pub(super) struct Layer {
     pub(super) file: File,
-    pub(super) added: Added,
+    pub(super) added: AddedLayer,
 }
 
-impl Writing {
-    /// Begins a layer, packed by gzip or not at all.
-    pub(super) fn new(gzip: bool) -> io::Result<Writing> {
+impl LayerWriter {
+    /// Begins a layer, compressed by gzip or not at all.
+    pub(super) fn new(gzip: bool) -> io::Result<LayerWriter> {
         let file = Hashing::new(tempfile::tempfile()?);
         let packing = match gzip {
             // No name and no time: two runs give the same bytes.
             true => Packing::Gzip(Box::new(GzEncoder::new(file, Compression::best()))),
             false => Packing::Plain(file),
         };
-        Ok(Writing { tar: Builder::new(Hashing::new(packing)), folders: BTreeSet::new(), gzip })
+        Ok(LayerWriter { tar: Builder::new(Hashing::new(packing)), folders: BTreeSet::new(), gzip })
     }
 
-    /// Adds a graft in place of a file, which is as it is in the tree otherwise. What unpacks the layer makes folders
-    /// that are not in it, with other owners and modes; so those come before it.
+    /// Adds a graft in place of a file, with the file's attributes in the tree. Its folders go first: a program that
+    /// unpacks the layer would make missing ones with different owners and modes.
     pub(super) fn file(&mut self, tree: &Tree, path: &[u8], node: &Node, graft: &Proven) -> io::Result<()> {
         self.parents(tree, path)?;
         let content = graft.bytes();
@@ -48,7 +48,7 @@ impl Writing {
         })
     }
 
-    /// Adds another name of the file at `first`, which is in this layer.
+    /// Adds a further name of the file at `first`, which is in this layer.
     pub(super) fn link(&mut self, tree: &Tree, path: &[u8], node: &Node, first: &[u8]) -> io::Result<()> {
         self.parents(tree, path)?;
         self.entry(path, node, EntryType::Link, 0, |tar, header, path| {
@@ -104,7 +104,7 @@ impl Writing {
             Packing::Gzip(encoder) => encoder.finish()?,
             Packing::Plain(file) => file,
         };
-        let added = Added { diff_id: hex(hash), blob: hex(of_blob), size, gzip, created_by };
+        let added = AddedLayer { diff_id: hex(hash), blob: hex(of_blob), size, gzip, created_by };
         Ok(Layer { file, added })
     }
 }
@@ -115,7 +115,7 @@ fn append(tar: &mut Builder<Hashing<Packing>>, header: &mut Header, path: &[u8],
 
 /// A name of an image as text.
 fn text(name: &[u8]) -> io::Result<&str> {
-    let wrong = || io::Error::other(format!("the name `{}` is no UTF-8", String::from_utf8_lossy(name)));
+    let wrong = || io::Error::other(format!("the name `{}` is not UTF-8", String::from_utf8_lossy(name)));
     std::str::from_utf8(name).map_err(|_| wrong())
 }
 
@@ -123,7 +123,7 @@ fn hex(hash: Sha256) -> String {
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The blob, on its way to the file.
+/// A writer of the blob.
 enum Packing {
     Gzip(Box<GzEncoder<Hashing<File>>>),
     Plain(Hashing<File>),

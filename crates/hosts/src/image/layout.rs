@@ -1,5 +1,5 @@
-//! An OCI layout, in a folder or in a tar, copied with changes: files replaced, blobs added or left out. Everything
-//! else keeps its bytes and, in a tar, its place.
+//! Copies an OCI layout, in a folder or in a tar, with changes: files replaced, blobs added or left out. All other
+//! content keeps its bytes and, in a tar, its place, so that `undo` can restore stock byte for byte.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -12,7 +12,7 @@ use images::tar::{Next, ReadError, next};
 use crate::error::{Error, IoContext};
 use crate::sink::folder;
 
-/// The documents of a layout that have names of their own. The second is there for `docker load`.
+/// The documents of a layout that have fixed names. The second is for `docker load`.
 pub(super) const DOCUMENTS: [&str; 2] = ["index.json", "manifest.json"];
 pub(super) const INDEX: &str = DOCUMENTS[0];
 pub(super) const LIST: &str = DOCUMENTS[1];
@@ -25,10 +25,10 @@ pub(super) fn unreadable(path: &Path, problem: images::Problem) -> Error {
 /// The size of a tar's blocks, as an offset.
 const BLOCK: u64 = images::tar::BLOCK as u64;
 
-/// What is changed when a layout is copied.
+/// The changes to make when a layout is copied.
 #[derive(Default)]
 pub(super) struct Changes<'c> {
-    /// The files with another content, by their names.
+    /// The files with new content, by their names.
     pub(super) replaced: BTreeMap<String, Replacement>,
     /// New blobs, by their names.
     pub(super) added: BTreeMap<String, Blob<'c>>,
@@ -36,10 +36,10 @@ pub(super) struct Changes<'c> {
     pub(super) dropped: BTreeSet<String>,
 }
 
-/// What a file is replaced by.
+/// The replacement of a file.
 #[derive(Debug)]
 pub(super) struct Replacement {
-    /// In a tar: its header. `None`: the header that is there, with the new size.
+    /// In a tar: its header; `None` keeps the existing header with the new size.
     pub(super) header: Option<Vec<u8>>,
     /// Its content.
     pub(super) content: Vec<u8>,
@@ -74,9 +74,9 @@ impl Blob<'_> {
 /// The names of blobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Naming {
-    /// Those of an OCI layout (OCI image-spec, image-layout.md, "Blobs").
+    /// The names of an OCI layout (OCI image-spec, image-layout.md, "Blobs").
     Oci,
-    /// Those of older archives of `docker save`: a configuration is `HEX.json`, and a layer has any name.
+    /// The names of older archives of `docker save`: a configuration is `HEX.json`, and a layer may have any name.
     Docker,
 }
 
@@ -97,7 +97,7 @@ impl Naming {
         }
     }
 
-    /// Whether a name is one of these, in either form.
+    /// Whether `name` is a blob's name, in either form.
     pub(super) fn is_known(name: &str) -> bool {
         let bare = name.strip_prefix("blobs/sha256/").or_else(|| name.strip_suffix(".json"));
         let hex = bare.or_else(|| name.strip_suffix(".tar")).unwrap_or_default();
@@ -105,11 +105,11 @@ impl Naming {
     }
 }
 
-/// Whether the blobs of the layout in a folder are in that folder. Otherwise they would be written to, and removed
-/// from, wherever a link leads.
+/// Checks that the blobs of the layout in a folder are in that folder. Behind a symbolic link they would be written and
+/// removed in a folder that is not the layout's.
 ///
 /// # Errors
-/// They are not.
+/// A folder of blobs is a symbolic link.
 pub(super) fn holds_its_blobs(layout: &Path) -> Result<(), Error> {
     for folder in ["blobs", "blobs/sha256"] {
         let path = layout.join(folder);
@@ -121,8 +121,8 @@ pub(super) fn holds_its_blobs(layout: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Copies the layout in a folder to the folder `to`, which is empty. Returns what the copy could not keep: clauses
-/// whose subject is the copy.
+/// Copies the layout in a folder to the empty folder `to`. Returns the attributes that the copy could not keep, as
+/// clauses whose subject is the copy.
 pub(super) fn copy_folder(from: &Path, to: &Path, changes: &Changes<'_>) -> Result<Vec<String>, Error> {
     folder::copied(from, to, || {
         for (name, replacement) in &changes.replaced {
@@ -146,7 +146,7 @@ pub(super) fn copy_folder(from: &Path, to: &Path, changes: &Changes<'_>) -> Resu
     })
 }
 
-/// An entry of a tar: where its extensions, its header and its content begin.
+/// An entry of a tar: the offsets of its extensions, its header and its content.
 struct Entry {
     name: Vec<u8>,
     start: u64,
@@ -188,7 +188,7 @@ fn entries(file: &File) -> io::Result<Vec<Entry>> {
     }
 }
 
-/// Returns the header and the content of a file in a tar; `None` if there is none, or several.
+/// Returns the header and the content of the file `name` in a tar; `None` if there is no such file, or more than one.
 pub(super) fn in_tar(file: &File, name: &str) -> io::Result<Option<Replacement>> {
     let mut found = entries(file)?.into_iter().filter(|entry| entry.name == name.as_bytes());
     let (Some(entry), None) = (found.next(), found.next()) else { return Ok(None) };
@@ -229,7 +229,7 @@ pub(super) fn copy_tar(from: &File, to: &mut impl Write, changes: &Changes<'_>) 
     copy_range(from, done.min(length), length, to)
 }
 
-/// The header of an entry with another size.
+/// The header of an entry with its size changed.
 fn resized(from: &File, entry: &Entry, size: u64) -> io::Result<Vec<u8>> {
     if entry.has_extended_size {
         let name = String::from_utf8_lossy(&entry.name);
@@ -260,7 +260,7 @@ fn padded(to: &mut impl Write, content: &[u8]) -> io::Result<()> {
     fill(to, content.len() as u64)
 }
 
-/// Fills the last block of a content of that size.
+/// Pads content of that size to a whole block.
 fn fill(to: &mut impl Write, size: u64) -> io::Result<()> {
     let missing = size.next_multiple_of(BLOCK) - size;
     io::copy(&mut io::repeat(0).take(missing), to).map(drop)
@@ -283,8 +283,8 @@ fn copy_range(from: &File, start: u64, end: u64, to: &mut impl Write) -> io::Res
 mod tests {
     use super::*;
 
-    /// A tar as another program may write it: a long name, an extended attribute, names that begin with `./`, a file
-    /// that ends with a block, and more blocks of zeroes than are needed.
+    /// A tar as other programs may write it: a long name, an extended attribute, names that begin with `./`, a file
+    /// that fills its last block, and more blocks of zeroes than needed.
     fn sample() -> File {
         let mut tar = tar::Builder::new(Vec::new());
         let mut put = |name: &str, content: &[u8]| {

@@ -1,14 +1,15 @@
-//! Container images: a layer with the grafts is put on top of an image's own layers, into a new image. OCI layouts, as
-//! folders or tars, and archives of `docker save`.
+//! Grafts container images: OCI layouts, as folders or tars, and archives of `docker save`. A layer with the grafts is
+//! put on top of an image's own layers, into a new image. The stock layers keep their bytes, so removing that layer
+//! restores stock.
 //!
 //! | module | what lives there |
 //! | --- | --- |
 //! | `survey` | the hosts of an image |
 //! | `layer` | the layer that is added |
 //! | `document` | configuration, manifest and index with that layer |
-//! | `layout` | a layout, copied with changes |
-//! | `origin` | what `undo` needs to know, in the new index |
-//! | `comparison` | the new image beside the stock image |
+//! | `layout` | copies of a layout with changes |
+//! | `origin` | the data for `undo`, in the new index |
+//! | `comparison` | the comparison of the new image with stock |
 
 mod comparison;
 mod document;
@@ -26,7 +27,7 @@ use std::path::{Path, PathBuf};
 use images::{Document, Format, Source};
 use serde_json::Value;
 
-use self::document::New;
+use self::document::NewDocument;
 use self::layout::{Blob, Changes, INDEX, LIST, Naming, Replacement};
 use self::origin::Origin;
 use self::survey::Survey;
@@ -60,8 +61,8 @@ fn damaged(path: &Path, what: impl Into<String>) -> Error {
     Error::ImageChanged { path: path.to_owned(), reason: what.into() }
 }
 
-/// Where a new image goes: a folder or a file, as the image is, which has to be one that can be copied.
-/// With `force`, a file there is replaced whatever it is.
+/// The place for a new image: a folder or a file, like the image, which has to be one that can be copied. With `force`,
+/// any existing file is replaced.
 fn place_for(out: &Path, path: &Path, force: bool) -> Result<PathBuf, Error> {
     match path.is_dir() {
         true => {
@@ -83,19 +84,18 @@ fn origin_of(source: &Source) -> Result<Option<Origin>, Error> {
         Format::DockerArchive => {
             let list = file_of(&source.path, LIST)?;
             let value = list.and_then(|list| serde_json::from_slice(&list.content).ok());
-            Origin::of(&value.unwrap_or_default())
+            Origin::read(&value.unwrap_or_default())
         }
-        _ => Origin::of(&index_of(source)?.value),
+        _ => Origin::read(&index_of(source)?.value),
     };
     let origin = origin.transpose();
-    origin.map_err(|why| damaged(&source.path, format!("what its index says of its origin cannot be read: {why}")))
+    origin.map_err(|why| damaged(&source.path, format!("the origin in its index cannot be read: {why}")))
 }
 
-/// Grafts the image at `path` into a new one. Those of its images in which nothing can be grafted stay
-/// as they are.
+/// Grafts the image at `path` into a new one. Images in it without anything that can be grafted stay unchanged.
 ///
 /// # Errors
-/// Nothing can be grafted, or it cannot be written. The image is as it was.
+/// Nothing can be grafted, or the new image cannot be written. The image is unchanged.
 pub(crate) fn graft(path: &Path, planner: &mut Planner<'_>) -> Result<Pending<Grafts>, Error> {
     let Some(wanted) = planner.request.out.clone() else {
         let reason = "an image is grafted into a new one, not in place";
@@ -105,7 +105,7 @@ pub(crate) fn graft(path: &Path, planner: &mut Planner<'_>) -> Result<Pending<Gr
     let sink = Sink::of_graft(planner.request, Purpose::Write, [out.as_path()], planner.watch)?;
     let given = opened(path)?;
     let origin = origin_of(&given)?;
-    // A graft is made anew from its stock image: no layer comes on top of an earlier one of ours.
+    // A graft is replaced by starting from its stock image: no layer goes on top of an earlier graft's layer.
     let scratch = origin.as_ref().map(|_| TemporaryFolder::create(&out)).transpose()?;
     let (stock, source) = match (&origin, &scratch) {
         (Some(origin), Some(scratch)) => {
@@ -129,7 +129,7 @@ pub(crate) fn graft(path: &Path, planner: &mut Planner<'_>) -> Result<Pending<Gr
             false => Error::NothingGraftableInImage { path: path.to_owned(), skipped },
         });
     }
-    let report = Grafts { image: Some(out.clone()), ..Grafts::of(hosts, skipped) };
+    let report = Grafts { image: Some(out.clone()), ..Grafts::new(hosts, skipped) };
     sink.write(report, |report, transaction| {
         let changes = changes(&stock, &source, &grafts)?;
         let check = |new: &Path| {
@@ -141,10 +141,10 @@ pub(crate) fn graft(path: &Path, planner: &mut Planner<'_>) -> Result<Pending<Gr
     })
 }
 
-/// Gives the image at `path` its stock image back, in a new one.
+/// Writes the stock image of the graft at `path` to `out`.
 ///
 /// # Errors
-/// It is no graft, or has changed since.
+/// The image is not a graft, or has changed since.
 pub fn undo(path: &Path, out: &Path, watch: &Watch<'_>) -> Result<Pending<Vec<Undone>>, Error> {
     let out = place_for(out, path, false)?;
     let origin =
@@ -161,7 +161,7 @@ pub fn undo(path: &Path, out: &Path, watch: &Watch<'_>) -> Result<Pending<Vec<Un
     let undone = Undone { path: place, action, stock_sha256, notes: Vec::new() };
     sink.write(vec![undone], |_, transaction| {
         if path.is_dir() {
-            // `restore` has read it again.
+            // `restore` has read the image again.
             let folder = StagedFolder::container(TemporaryFolder::moved(&stock, &out)?, |_| Ok(()))?;
             return transaction.write_folder(folder, &out);
         }
@@ -180,9 +180,9 @@ pub fn undo(path: &Path, out: &Path, watch: &Watch<'_>) -> Result<Pending<Vec<Un
     })
 }
 
-/// Writes the stock image of a graft to `to`, which is not there yet.
+/// Writes the stock image of a graft to `to`, which does not exist yet.
 fn restore(path: &Path, origin: &Origin, to: &Path) -> Result<(), Error> {
-    let back = origin.back().map_err(|why| damaged(path, format!("its index does not lead back to stock: {why}")))?;
+    let back = origin.back().map_err(|why| damaged(path, format!("its index does not restore stock: {why}")))?;
     if path.is_dir() {
         fs::create_dir(to).context(to, "write")?;
         layout::copy_folder(path, to, &back)?;
@@ -199,17 +199,17 @@ fn restore(path: &Path, origin: &Origin, to: &Path) -> Result<(), Error> {
             return Err(damaged(path, reason));
         }
     }
-    // Whether all that the stock index names is there.
+    // Check that all blobs of the stock index exist.
     opened(to).map(drop).map_err(|error| damaged(path, format!("its stock image is not whole: {error}")))
 }
 
-/// What makes the grafted layout of the stock one.
+/// The changes that turn the stock layout into the grafted one.
 fn changes<'g>(stock: &Path, source: &Source, grafts: &'g [Option<survey::Grafts>]) -> Result<Changes<'g>, Error> {
-    let unfit = |what: &str| damaged(&source.path, format!("{what} is not as the specification has it"));
+    let unfit = |what: &str| damaged(&source.path, format!("{what} does not follow the specification"));
     let naming = if source.form == Format::DockerArchive { Naming::Docker } else { Naming::Oci };
     let mut added: BTreeMap<String, Blob<'g>> = BTreeMap::new();
-    let mut new: BTreeMap<String, New> = BTreeMap::new();
-    let mut configs: BTreeMap<String, (New, String)> = BTreeMap::new();
+    let mut new: BTreeMap<String, NewDocument> = BTreeMap::new();
+    let mut configs: BTreeMap<String, (NewDocument, String)> = BTreeMap::new();
     for (image, grafts) in source.images.iter().zip(grafts) {
         let Some(layer) = grafts.as_ref().and_then(|grafts| grafts.layer.as_ref()) else { continue };
         let stock_config = image.config.as_ref().ok_or_else(|| unfit("an image without a configuration"))?;
@@ -225,7 +225,7 @@ fn changes<'g>(stock: &Path, source: &Source, grafts: &'g [Option<survey::Grafts
         }
         configs.insert(stock_config.descriptor.digest.to_string(), (config, layer.added.blob.clone()));
     }
-    // The documents with names of their own, the one that says where stock is first.
+    // The documents with fixed names; the one that carries the origin is the first.
     let mut documents = Vec::new();
     if source.form == Format::OciLayout {
         documents.push((INDEX, indexes(source, &mut new, &mut added)?.ok_or_else(|| unfit("the index"))?));
@@ -240,7 +240,7 @@ fn changes<'g>(stock: &Path, source: &Source, grafts: &'g [Option<survey::Grafts
         };
         documents.push((LIST, list.ok_or_else(|| damaged(&source.path, reason()))?));
     }
-    // A blob that the stock layout has already is its own, and stays when the graft is taken back.
+    // A blob that the stock layout has already belongs to stock, and stays after an undo.
     added.retain(|name, _| !has(stock, name));
     let mut replaced = Vec::new();
     for (name, _) in &documents {
@@ -263,14 +263,15 @@ fn changes<'g>(stock: &Path, source: &Source, grafts: &'g [Option<survey::Grafts
     Ok(changes)
 }
 
-/// Returns the index of a layout with descriptors of the new manifests, which are given by the digests of those that
-/// they replace, and adds the new nested indexes. `None` if it leads to none of those.
+/// Returns the layout's index with each replaced manifest's descriptor updated, and adds the new nested indexes to
+/// `added`. `None` if it names none of the manifests, even through nested indexes. `new` maps old digests to new
+/// manifests.
 fn indexes(
     source: &Source,
-    new: &mut BTreeMap<String, New>,
+    new: &mut BTreeMap<String, NewDocument>,
     added: &mut BTreeMap<String, Blob<'_>>,
 ) -> Result<Option<Value>, Error> {
-    // The innermost first: their digests are in those around them.
+    // Innermost first: an index holds the digests of those in it.
     let mut nested = BTreeMap::new();
     for image in &source.images {
         for (depth, index) in image.indexes.iter().enumerate().skip(1) {
@@ -287,7 +288,7 @@ fn indexes(
     Ok(document::index(&index_of(source)?.value, new))
 }
 
-/// Whether a layout has a file of that name.
+/// Whether a layout has a file of this name.
 fn has(layout: &Path, name: &str) -> bool {
     match layout.is_dir() {
         true => layout.join(name).exists(),
@@ -295,7 +296,7 @@ fn has(layout: &Path, name: &str) -> bool {
     }
 }
 
-/// A document of a layout; `None` if it has none of that name.
+/// A document of a layout; `None` if it has no file of this name.
 fn file_of(layout: &Path, name: &str) -> Result<Option<Replacement>, Error> {
     if layout.is_dir() {
         let path = layout.join(name);
@@ -307,7 +308,7 @@ fn file_of(layout: &Path, name: &str) -> Result<Option<Replacement>, Error> {
     File::open(layout).and_then(|file| layout::in_tar(&file, name)).context(layout, "read")
 }
 
-/// Writes the layout with the changes to `out`, once `check` has found the new one good.
+/// Writes the layout with the changes to `out`, once `check` has accepted the new layout.
 fn write(
     stock: &Path,
     out: &Path,

@@ -1,5 +1,6 @@
-//! What `undo` needs to know of an image that was grafted: it is in the annotations of `index.json` or, in older
-//! archives of `docker save`, in the first item of `manifest.json`, whose readers skip fields that they do not know.
+//! The data that `undo` needs, inside the grafted image: in the annotations of `index.json` or, in older archives of
+//! `docker save`, in the first item of `manifest.json`, whose readers skip unknown fields. So a copy of the image can
+//! still be undone.
 
 use data_encoding::BASE64;
 use serde::{Deserialize, Serialize};
@@ -10,16 +11,16 @@ use super::layout::{Changes, DOCUMENTS, Naming, Replacement};
 /// The name of the annotation or the field.
 const ANNOTATION: &str = "allograft.origin";
 
-/// The version of what is written here.
+/// The version of this format.
 const SCHEMA_VERSION: u32 = 1;
 
-/// What the stock layout was, as far as the grafted one differs.
+/// The stock layout, as far as the grafted one differs.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Origin {
     schema_version: u32,
     /// The version of allograft that grafted.
     allograft: String,
-    /// SHA-256 of the stock layout, of a tar.
+    /// SHA-256 of the stock layout, if it is a tar.
     pub(super) sha256: Option<String>,
     /// The files that were replaced.
     replaced: Vec<Replaced>,
@@ -48,7 +49,7 @@ impl Origin {
         Origin { schema_version: SCHEMA_VERSION, allograft: crate::VERSION.to_owned(), sha256, replaced, added }
     }
 
-    /// Writes it into an index, or into a list of images.
+    /// Writes the origin into an index, or into a list of images.
     pub(super) fn annotate(&self, document: &mut Value) -> Result<(), serde_json::Error> {
         let text = serde_json::to_string(self)?;
         if let Some(first) = document.get_mut(0).and_then(Value::as_object_mut) {
@@ -62,11 +63,11 @@ impl Origin {
         Ok(())
     }
 
-    /// Reads it from an index, or from a list of images. `None` if there is none; the error says that there is one that
-    /// cannot be read.
-    pub(super) fn of(document: &Value) -> Option<Result<Origin, String>> {
+    /// Reads the origin from an index, or from a list of images. `None` if the document has no origin; an error if it
+    /// has one that cannot be read.
+    pub(super) fn read(document: &Value) -> Option<Result<Origin, String>> {
         let text = document.get("annotations").or_else(|| document.get(0))?.get(ANNOTATION)?;
-        let read = text.as_str().ok_or_else(|| "it is no text".to_owned());
+        let read = text.as_str().ok_or_else(|| "it is not a text".to_owned());
         let origin: Result<Origin, String> =
             read.and_then(|text| serde_json::from_str(text).map_err(|error| error.to_string()));
         Some(origin.and_then(|origin| match origin.schema_version {
@@ -78,7 +79,7 @@ impl Origin {
         }))
     }
 
-    /// Returns the changes that lead back to stock.
+    /// Returns the changes that restore stock.
     pub(super) fn back(&self) -> Result<Changes<'static>, String> {
         let decoded = |text: &str| BASE64.decode(text.as_bytes()).map_err(|error| error.to_string());
         let mut changes = Changes::default();
@@ -92,7 +93,7 @@ impl Origin {
         }
         for name in &self.added {
             if !Naming::is_known(name) {
-                return Err(format!("`{name}` is no name of a blob"));
+                return Err(format!("`{name}` is not the name of a blob"));
             }
             changes.dropped.insert(name.clone());
         }
@@ -106,7 +107,7 @@ mod tests {
 
     use super::*;
 
-    fn of(name: &str, added: &str) -> Origin {
+    fn origin(name: &str, added: &str) -> Origin {
         let replacement = Replacement { header: None, content: b"{}".to_vec() };
         Origin::new(None, vec![(name.to_owned(), replacement)], vec![added.to_owned()])
     }
@@ -115,9 +116,9 @@ mod tests {
     fn it_comes_back_out_of_an_index_and_a_list() {
         let name = format!("blobs/sha256/{}", "a".repeat(64));
         for mut document in [json!({ "annotations": { "n": "v" } }), json!({}), json!([{ "Config": "c" }])] {
-            assert!(Origin::of(&document).is_none(), "{document}");
-            of("index.json", &name).annotate(&mut document).expect("a text");
-            let back = Origin::of(&document).expect("an origin").expect("a sound one").back().expect("changes");
+            assert!(Origin::read(&document).is_none(), "{document}");
+            origin("index.json", &name).annotate(&mut document).expect("a text");
+            let back = Origin::read(&document).expect("an origin").expect("a sound one").back().expect("changes");
             assert_eq!(back.replaced["index.json"].content, b"{}");
             assert!(back.dropped.contains(&name));
         }
@@ -134,13 +135,15 @@ mod tests {
             ("index.json", format!("blobs/sha256/../{hex}")),
             ("index.json", "index.json".to_owned()),
         ] {
-            assert!(of(name, &added).back().is_err(), "{name} {added}");
+            assert!(origin(name, &added).back().is_err(), "{name} {added}");
         }
         let mut later = json!({});
-        Origin { schema_version: 99, ..of("index.json", &format!("{hex}.json")) }.annotate(&mut later).expect("a text");
-        let problem = Origin::of(&later).expect("an origin").expect_err("of a later version");
+        Origin { schema_version: 99, ..origin("index.json", &format!("{hex}.json")) }
+            .annotate(&mut later)
+            .expect("a text");
+        let problem = Origin::read(&later).expect("an origin").expect_err("of a later version");
         assert!(problem.contains("schema_version 99, expected 1"), "{problem}");
         let wrong = json!({ "annotations": { ANNOTATION: "{}" } });
-        assert!(Origin::of(&wrong).is_some_and(|origin| origin.is_err()));
+        assert!(Origin::read(&wrong).is_some_and(|origin| origin.is_err()));
     }
 }

@@ -11,7 +11,7 @@ use images::{Image, Kind, Node, Source, Tree};
 use inspector::Link;
 use transplant::Executable;
 
-use super::layer::{Layer, Writing};
+use super::layer::{Layer, LayerWriter};
 use super::layout::unreadable;
 use crate::digest::sha256;
 use crate::error::skipped::Skipped;
@@ -23,10 +23,10 @@ use crate::packed::entry::is_libc;
 use crate::prove::prepared;
 use crate::prove::proven::Proven;
 
-/// The largest executable or archive that is read.
+/// The size of the largest executable or archive that is read.
 const MOST_HOST: u64 = 1 << 30;
 
-/// What was found in the images of a source.
+/// The hosts in the images of a source.
 pub(super) struct Survey<'p> {
     /// The image as the user named it.
     pub(super) path: &'p Path,
@@ -54,11 +54,11 @@ pub(super) struct Grafts {
 }
 
 impl Survey<'_> {
-    /// Grafts what can be grafted in an image. `below` is the folder that its files are spoken of in. `None` if there
-    /// is nothing.
+    /// Grafts every host in an image. `None` if it has no host that can be grafted. `below` is the folder of its files
+    /// in messages.
     ///
     /// # Errors
-    /// The image cannot be read, or a graft is unsound.
+    /// The image cannot be read, or a graft does not pass verification.
     pub(super) fn image(
         &mut self,
         source: &Source,
@@ -70,7 +70,7 @@ impl Survey<'_> {
         let tree = source.tree(image, &keep)?;
         let mut writing = None;
         let mut files = BTreeMap::new();
-        // The first name of each file that was looked at, if that was grafted.
+        // By inode: the first name of the file if it was grafted, else `None`.
         let mut seen: BTreeMap<u64, Option<Vec<u8>>> = BTreeMap::new();
         for (path, node) in tree.nodes() {
             let Kind::File { number, kept: true, .. } = node.kind else { continue };
@@ -82,7 +82,7 @@ impl Survey<'_> {
                     let Some(Graft { proven, sha256 }) = grafted else { continue };
                     files.insert(path.to_vec(), sha256);
                     if let Some(graft) = proven {
-                        let writing = started(&mut writing, image).context(self.out, "write")?;
+                        let writing = writer_for(&mut writing, image).context(self.out, "write")?;
                         writing.file(&tree, path, node, &graft).context(self.out, "write")?;
                     }
                     continue;
@@ -102,7 +102,7 @@ impl Survey<'_> {
         Ok(Some(Grafts { layer, files }))
     }
 
-    /// Grafts a file of an image. `None` if it is left as it is.
+    /// Grafts a file of an image. `None` if it is left unchanged.
     fn file(
         &mut self,
         tree: &Tree,
@@ -183,14 +183,14 @@ impl Survey<'_> {
     }
 }
 
-/// The layer that is being written, begun if there is none: packed as the top one is. A layer that is packed in another
-/// way than by gzip gets one by gzip on top.
-fn started<'w>(writing: &'w mut Option<Writing>, image: &Image) -> std::io::Result<&'w mut Writing> {
+/// The layer that is being written; begins it if necessary. It is compressed like the image's top layer; on a layer
+/// compressed with anything but gzip, it is compressed with gzip.
+fn writer_for<'w>(writing: &'w mut Option<LayerWriter>, image: &Image) -> std::io::Result<&'w mut LayerWriter> {
     if writing.is_none() {
-        // Older archives of `docker save`, which have no descriptors, hold tars.
+        // Older archives of `docker save` have no descriptors; their layers are plain tars.
         let top = image.layers.last().and_then(|layer| layer.descriptor.as_ref());
         let plain = top.is_none_or(|top| top.media_type.ends_with(".tar"));
-        *writing = Some(Writing::new(!plain)?);
+        *writing = Some(LayerWriter::new(!plain)?);
     }
     writing.as_mut().ok_or_else(|| std::io::Error::other("no layer"))
 }
@@ -203,19 +203,20 @@ fn is_candidate(path: &[u8], start: &[u8]) -> bool {
     }
 }
 
-/// Whether a file is a host by its content. The error says why not, where that is worth telling: of a program.
+/// Checks by its content that a file is a host. The error has a reason if the file is a program, which the user may
+/// expect to be grafted.
 fn is_host(bytes: &[u8]) -> Result<(), Option<String>> {
     if signature_of(bytes) != Signature::Executable {
         return Ok(());
     }
     let executable = match Executable::read(bytes) {
         Ok(executable) => executable,
-        // It is for another architecture, or damaged: the inspector reads more kinds of files.
+        // It is for an unsupported architecture, or damaged: the inspector reads more kinds of files.
         Err(_) => {
             return match inspector::inspect(bytes) {
                 Ok(report) if report.kind != inspector::Kind::Executable => Err(None),
                 Ok(report) if report.link == Some(Link::Dynamic) => Err(Some(DYNAMIC.to_owned())),
-                // Planning it says so.
+                // Its plan will be refused with the reason.
                 Ok(_) => Ok(()),
                 Err(error) => Err(Some(error.to_string())),
             };
@@ -230,7 +231,7 @@ fn is_host(bytes: &[u8]) -> Result<(), Option<String>> {
 
 const DYNAMIC: &str = "a dynamic program: its malloc is that of a library";
 
-/// Why a dynamic program is left as it is.
+/// The reason why a dynamic program is left unchanged.
 fn dynamic(program: &Executable<'_>) -> String {
     if program.is_merged() {
         let [note, _] = transplant::notes(program.bytes());
@@ -246,8 +247,8 @@ fn dynamic(program: &Executable<'_>) -> String {
     }
 }
 
-/// Whether a file with this error is left as it is. A graft that was made and does not hold is a fault, which is not
-/// passed over.
+/// Whether a file with this error is skipped. A graft that was made and failed its checks is not skipped: that is a
+/// bug, and has to be reported.
 fn is_left_alone(error: &Error) -> bool {
     match error {
         Error::Unsound { .. } | Error::SelfTest { .. } => false,
@@ -257,7 +258,7 @@ fn is_left_alone(error: &Error) -> bool {
     }
 }
 
-/// The folder that the files of an image are spoken of in: its platform, if the source has several images.
+/// The folder of an image's files in messages: its platform, if the source has several images.
 pub(super) fn below(source: &Source, image: &Image) -> PathBuf {
     match (&image.platform, source.images.len()) {
         (_, 1) => PathBuf::new(),

@@ -12,7 +12,7 @@ use crate::host::Host;
 use crate::host::archive::ArchiveHost;
 use crate::watch::Watch;
 
-/// Whether any `libc.a` of a bundle carries a graft of ours.
+/// Whether any `libc.a` of a bundle carries a graft.
 pub(crate) fn carries_graft(bundle: &Path, format: Format) -> Result<bool, Error> {
     let mut found = false;
     scan(bundle, format, &libcs, &mut |name, bytes| {
@@ -31,7 +31,7 @@ pub(crate) fn libcs(name: &[u8]) -> Option<u64> {
     is_libc(name).then_some(MOST_LIBC)
 }
 
-/// Whether a `libc.a` of a bundle carries a graft of ours.
+/// Whether a `libc.a` of a bundle carries a graft.
 pub(crate) fn is_graft(bundle: &Path, name: &[u8], bytes: &[u8]) -> Result<bool, Error> {
     let path = inside(bundle, name);
     Ok(signature_of(bytes) == Signature::Archive && ArchiveHost::read(&path, bytes)?.carried().anything())

@@ -1,4 +1,5 @@
-//! The entries of a packed bundle, and what none of them may be.
+//! The entries of a packed bundle, with the checks that every name and link has to pass. A doubtful name is refused,
+//! since programs that unpack the bundle differ on what they make of it.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -18,16 +19,16 @@ pub(crate) struct Entries {
 pub(crate) struct Libcs {
     /// The files, each once and sorted.
     pub(crate) files: Vec<Vec<u8>>,
-    /// Links of this name that lead to no file in here, with the reason.
+    /// Links of this name that do not resolve to a file of the bundle, with the reason.
     pub(crate) skipped: Vec<(Vec<u8>, &'static str)>,
 }
 
-/// A hundred times what an SDK has.
+/// A hundred times as many as an SDK has.
 const MOST_ENTRIES: u64 = 2_000_000;
 const MOST_NAME_BYTES: u64 = 64 << 20;
 
 impl Entries {
-    /// Takes an entry in, whose name has been through [`plain_name`].
+    /// Adds an entry. `name` is a result of [`plain_name`].
     pub(crate) fn enter(&mut self, name: &[u8], kind: Kind) -> Result<(), PackedError> {
         self.name_bytes += name.len();
         PackedError::at_most("its table of contents", self.all.len() as u64 + 1, "entries", MOST_ENTRIES)?;
@@ -35,8 +36,8 @@ impl Entries {
         for (at, _) in name.iter().enumerate().filter(|(_, byte)| **byte == b'/') {
             match self.all.get(&name[..at]) {
                 None | Some(Kind::Folder) => {}
-                Some(Kind::Symlink(_)) => return Err(PackedError::Name("leads through a symbolic link")),
-                Some(_) => return Err(PackedError::Name("leads through a file")),
+                Some(Kind::Symlink(_)) => return Err(PackedError::Name("goes through a symbolic link")),
+                Some(_) => return Err(PackedError::Name("goes through a file")),
             }
         }
         if kind != Kind::Folder {
@@ -54,13 +55,13 @@ impl Entries {
         }
         match self.all.insert(name.to_vec(), kind.clone()) {
             None => Ok(()),
-            // A folder twice is a folder.
+            // A folder may be listed twice.
             Some(Kind::Folder) if kind == Kind::Folder => Ok(()),
             Some(_) => Err(PackedError::Twice),
         }
     }
 
-    /// The files that are called `libc.a`, and those that links of this name lead to.
+    /// The files called `libc.a`, and the files that links of this name resolve to.
     pub(crate) fn libcs(&self) -> Libcs {
         let (mut files, mut skipped) = (Vec::new(), Vec::new());
         for name in self.all.keys().filter(|name| is_libc(name)) {
@@ -75,22 +76,22 @@ impl Entries {
         Libcs { files, skipped }
     }
 
-    /// The file that a name leads to, or why to none; nothing to be said of a folder or a device.
+    /// The file that a name resolves to, or the reason why it resolves to none; folders and devices have no reason.
     fn file(&self, name: &[u8]) -> Result<Vec<u8>, Option<&'static str>> {
         let mut name = name.to_vec();
-        // So many links in a row are a circle. (Linux: MAXSYMLINKS.)
+        // More links in a row count as a circle. (Linux: MAXSYMLINKS.)
         for _ in 0..40 {
             name = match self.all.get(&name) {
                 Some(Kind::File) => return Ok(name),
                 Some(Kind::HardLink(of)) => of.clone(),
                 Some(Kind::Symlink(target)) => {
-                    follow(&name, target).ok_or(Some("a symbolic link that leads out of the bundle"))?
+                    follow(&name, target).ok_or(Some("a symbolic link that points out of the bundle"))?
                 }
                 Some(Kind::Folder | Kind::Special) => return Err(None),
-                None => return Err(Some("a symbolic link that leads nowhere, or through another link")),
+                None => return Err(Some("a symbolic link to no file, or through another link")),
             };
         }
-        Err(Some("a symbolic link that leads nowhere"))
+        Err(Some("a symbolic link to no file"))
     }
 }
 
@@ -99,7 +100,7 @@ pub(crate) fn is_libc(name: &[u8]) -> bool {
     name.rsplit(|byte| *byte == b'/').next() == Some(b"libc.a")
 }
 
-/// An entry's name without `.` parts and slashes at its end: empty for the folder that holds it all.
+/// An entry's name without `.` parts and slashes at its end; empty for the outermost folder.
 pub(crate) fn plain_name(name: &[u8]) -> Result<Vec<u8>, PackedError> {
     if name.starts_with(b"/") {
         return Err(PackedError::Name("is absolute"));
@@ -114,7 +115,7 @@ pub(crate) fn plain_name(name: &[u8]) -> Result<Vec<u8>, PackedError> {
     Ok(parts.join(&b'/'))
 }
 
-/// The name that a symbolic link called `name` leads to; `None` if that is outside.
+/// The name that the symbolic link `name` points to; `None` if it is outside the bundle.
 fn follow(name: &[u8], target: &[u8]) -> Option<Vec<u8>> {
     if target.starts_with(b"/") {
         return None;

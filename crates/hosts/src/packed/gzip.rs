@@ -8,8 +8,8 @@ use std::thread::{self, JoinHandle};
 
 use flate2::{Compress, Compression, Crc, FlushCompress};
 
-/// Bytes that are compressed at a time. Nothing refers back from one block into another, which at this size costs some
-/// thousandths.
+/// The bytes in a block. No block refers back into an earlier one, which at this size makes the result some thousandths
+/// larger.
 const BLOCK: usize = 512 << 10;
 
 /// gzip's own default.
@@ -24,11 +24,11 @@ const LAST_BLOCK: [u8; 2] = [3, 0];
 /// A block that a thread is compressing, with the checksum of its plain bytes.
 type Block = JoinHandle<io::Result<(Vec<u8>, Crc)>>;
 
-/// Compresses what is written to it into `out`.
+/// A writer that compresses into `out`.
 pub(super) struct ParallelGzip<W: Write> {
     out: W,
     gathered: Vec<u8>,
-    /// Oldest first.
+    /// Blocks that are being compressed, oldest first.
     under_way: VecDeque<Block>,
     most_under_way: usize,
     crc: Crc,
@@ -68,7 +68,7 @@ impl<W: Write> ParallelGzip<W> {
         self.out.write_all(&deflated)
     }
 
-    /// Writes what is left and the end of the file.
+    /// Writes the rest of the data and the end of the file.
     pub(super) fn finish(mut self) -> io::Result<()> {
         if !self.gathered.is_empty() {
             self.start_block()?;
@@ -99,7 +99,7 @@ impl<W: Write> Write for ParallelGzip<W> {
     }
 }
 
-/// `plain` as deflate blocks that end on a byte boundary, the last of which is not marked as such.
+/// Compresses `plain` to deflate blocks that end on a byte boundary, without the mark of a last block.
 fn deflate(plain: &[u8]) -> io::Result<Vec<u8>> {
     let mut compress = Compress::new(Compression::new(LEVEL), false);
     // Incompressible bytes grow by five for each 16 KiB or so.
@@ -145,7 +145,7 @@ mod tests {
             let one = packed(plain, 1);
             assert!(one == packed(plain, 5));
             let mut out = Vec::new();
-            // One member, and nothing behind it.
+            // One member, and no bytes after it.
             let mut decoder = flate2::bufread::GzDecoder::new(&one[..]);
             decoder.read_to_end(&mut out).unwrap();
             assert!(out == plain && decoder.into_inner().is_empty());

@@ -1,13 +1,13 @@
-//! A Swift SDK bundle as it is published: a tar in gzip, or a zip. Read and written as a stream, in memory that does
-//! not grow with the bundle; every entry but the `libc.a`s stays as it is.
+//! Published Swift SDK bundles: a tar in gzip, or a zip. They are read and written as streams, in memory that does not
+//! grow with the bundle, and never unpacked to disk: so every entry but the `libc.a`s keeps its bytes and attributes.
 //!
 //! | module | what lives there |
 //! | --- | --- |
 //! | `entry` | names and kinds of entries |
 //! | `tar` | a tar, copied with changes |
-//! | `zip` | a zip, likewise |
+//! | `zip` | a zip, copied with changes |
 //! | `gzip` | compression by several threads |
-//! | `unpacked_size` | how much a bundle may unpack to |
+//! | `unpacked_size` | the limit on the unpacked size |
 //! | `carried` | whether a bundle carries a graft |
 
 pub(crate) mod carried;
@@ -37,14 +37,14 @@ use crate::file::bundle::Format;
 use crate::prove::proven::Proven;
 use crate::watch::Watch;
 
-/// The largest that there is has 4 MB.
+/// The size limit of a `libc.a`; the largest known one has 4 MB.
 pub(crate) const MOST_LIBC: u64 = 64 << 20;
 
-/// How many bytes are taken of the file with this name, if it is wanted.
+/// The size limit for the file with this name; `None` if the file is not wanted.
 pub(crate) type Wants<'e> = &'e dyn Fn(&[u8]) -> Option<u64>;
-/// Takes name and content of a file that is wanted.
+/// Takes the name and content of a wanted file.
 pub(crate) type See<'e> = &'e mut dyn FnMut(&[u8], &[u8]) -> Result<(), Error>;
-/// The same, and returns its new content; `None` to leave it.
+/// Takes the name and content of a wanted file and returns its new content; `None` to keep it.
 pub(crate) type Edit<'e> = &'e mut dyn FnMut(&[u8], &[u8]) -> Result<Option<Proven>, Error>;
 
 /// Collects the entries of a bundle while it is copied, and decides about its files.
@@ -54,7 +54,7 @@ pub(crate) struct Editor<'e> {
     pub(crate) edit: Edit<'e>,
 }
 
-/// An error while a bundle was copied.
+/// An error while copying a bundle.
 enum CopyError {
     Read(io::Error),
     Write(io::Error),
@@ -86,7 +86,7 @@ impl From<Error> for CopyError {
 }
 
 impl CopyError {
-    /// Of a decompressor, which reports damage as an error of input.
+    /// Converts a decompressor's error: it reports damage as an error of input.
     fn reading(error: io::Error) -> CopyError {
         if let Some(problem) = error.get_ref().and_then(|inner| inner.downcast_ref::<PackedError>()) {
             return problem.clone().into();
@@ -108,7 +108,7 @@ impl CopyError {
     }
 }
 
-/// The path by which a file in a bundle is spoken of.
+/// The path of a file in a bundle, for messages.
 pub(crate) fn inside(bundle: &Path, name: &[u8]) -> PathBuf {
     bundle.join(OsStr::from_bytes(name))
 }
@@ -119,12 +119,12 @@ fn shown(name: &[u8]) -> String {
 }
 
 /// The result of copying a bundle.
-pub(crate) struct Copied {
+pub(crate) struct BundleCopy {
     /// SHA-256 of the file that was read.
     pub(crate) source: String,
     /// SHA-256 of the file that was written.
     pub(crate) written: String,
-    /// SHA-256 of the tar in it, before compression.
+    /// SHA-256 of the tar before compression.
     pub(crate) written_tar: Option<String>,
 }
 
@@ -137,7 +137,7 @@ pub(crate) struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// Reads all of it and shows the files that are wanted to `see`. Returns its entries and its SHA-256.
+    /// Reads the whole bundle and calls `see` with each wanted file. Returns the bundle's entries and its SHA-256.
     pub(crate) fn scan(&self, wants: Wants<'_>, see: See<'_>) -> Result<(Entries, String), Error> {
         let edit = &mut |name: &[u8], bytes: &[u8]| see(name, bytes).map(|()| None);
         let mut editor = Editor { entries: Entries::default(), wants, edit };
@@ -148,8 +148,8 @@ impl Source<'_> {
         Ok((editor.entries, sha256.map_err(|error| error.into_error(self.path, self.path))?))
     }
 
-    /// Reads all of it and writes it to `out`, edited; write errors name `host`.
-    pub(crate) fn copy(&self, out: &mut File, host: &Path, mut editor: Editor<'_>) -> Result<Copied, Error> {
+    /// Writes the edited bundle to `out`; write errors name `host`.
+    pub(crate) fn copy(&self, out: &mut File, host: &Path, mut editor: Editor<'_>) -> Result<BundleCopy, Error> {
         let mut hashed = Hashing { inner: out, hash: Sha256::new() };
         let size = self.size();
         let progress = |done| self.watch.progress("packing", done, size);
@@ -158,10 +158,10 @@ impl Source<'_> {
             Format::Zip => self.zip(&mut editor, &mut hashed, &progress).map(|source| (source, None)),
         };
         let (source, written_tar) = done.map_err(|error| error.into_error(self.path, host))?;
-        Ok(Copied { source, written: digest::text(hashed.hash), written_tar })
+        Ok(BundleCopy { source, written: digest::text(hashed.hash), written_tar })
     }
 
-    /// Returns the SHA-256 of what was read.
+    /// Returns the SHA-256 of the packed bytes read.
     fn zip(&self, editor: &mut Editor<'_>, out: &mut dyn Write, progress: &dyn Fn(u64)) -> Result<String, CopyError> {
         zip::copy(self.file, out, editor, progress)?;
         digest::of_file(self.file).map_err(CopyError::Read)
@@ -176,13 +176,13 @@ impl Source<'_> {
         Ok((source, Some(tar)))
     }
 
-    /// Returns the SHA-256 of what was read.
+    /// Returns the SHA-256 of the packed bytes read.
     fn tar(&self, doing: &'static str, editor: &mut Editor<'_>, out: &mut dyn Write) -> Result<String, CopyError> {
         io::Seek::rewind(&mut &*self.file).map_err(CopyError::Read)?;
         let read = Rc::new(Cell::new(0));
-        let mut packed = Packed { file: self.file, hash: Sha256::new(), read: Rc::clone(&read) };
+        let mut packed = PackedReader { file: self.file, hash: Sha256::new(), read: Rc::clone(&read) };
         let (size, watch) = (self.size(), self.watch);
-        let mut plain = Plain {
+        let mut plain = PlainReader {
             inner: MultiGzDecoder::new(BufReader::with_capacity(256 << 10, &mut packed)),
             read,
             unpacked: UnpackedSize::default(),
@@ -198,14 +198,14 @@ impl Source<'_> {
     }
 }
 
-/// The packed bytes, counted and hashed on their way.
-struct Packed<'a> {
+/// A reader that counts and hashes the packed bytes.
+struct PackedReader<'a> {
     file: &'a File,
     hash: Sha256,
     read: Rc<Cell<u64>>,
 }
 
-impl Read for Packed<'_> {
+impl Read for PackedReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let length = (&mut &*self.file).read(buffer)?;
         self.hash.update(&buffer[..length]);
@@ -214,15 +214,15 @@ impl Read for Packed<'_> {
     }
 }
 
-/// The unpacked bytes, as long as they are in proportion to what was read.
-struct Plain<'a, R> {
+/// A reader of the unpacked bytes that fails when they are out of proportion to the packed bytes read.
+struct PlainReader<'a, R> {
     inner: R,
     read: Rc<Cell<u64>>,
     unpacked: UnpackedSize,
     tell: &'a dyn Fn(u64),
 }
 
-impl<R: Read> Read for Plain<'_, R> {
+impl<R: Read> Read for PlainReader<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let length = self.inner.read(buffer)?;
         self.unpacked.take(length as u64, self.read.get()).map_err(io::Error::other)?;
@@ -231,7 +231,7 @@ impl<R: Read> Read for Plain<'_, R> {
     }
 }
 
-/// Hashes what is written through it.
+/// A writer that hashes the data it passes on.
 struct Hashing<W> {
     inner: W,
     hash: Sha256,
@@ -256,14 +256,14 @@ mod tests {
 
     #[test]
     fn what_unpacks_out_of_all_proportion_is_refused_on_the_way() {
-        let plain = |read| Plain {
+        let plain = |read| PlainReader {
             inner: io::repeat(0).take(ALWAYS_TAKEN + (64 << 20)),
             read: Rc::new(Cell::new(read)),
             unpacked: UnpackedSize::default(),
             tell: &|_| {},
         };
         let mut buffer = vec![0; 16 << 20];
-        let mut all = |mut reader: Plain<'_, io::Take<io::Repeat>>| loop {
+        let mut all = |mut reader: PlainReader<'_, io::Take<io::Repeat>>| loop {
             match reader.read(&mut buffer) {
                 Ok(0) => return Ok(()),
                 Ok(_) => {}

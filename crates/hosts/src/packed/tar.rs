@@ -1,4 +1,4 @@
-//! tar, copied block for block: every entry's header and content as it is, but for the files that are edited.
+//! tar, copied block for block: only edited files get a new header and content.
 //!
 //! (POSIX.1-2024, pax; GNU tar manual, "Basic Tar Format".)
 
@@ -11,12 +11,12 @@ use super::entry::plain_name;
 use super::{CopyError, Editor, shown};
 use crate::error::packed::PackedError;
 
-/// tar writes so many bytes at a time; the end of the archive is filled up to that. (GNU tar: 20 blocks.)
+/// tar writes this many bytes at a time, and pads the end of the archive to a multiple of it. (GNU tar: 20 blocks.)
 const RECORD: u64 = 20 * BLOCK as u64;
-/// The most zeros at the end.
+/// The maximum of zeros at the end.
 const MOST_REST: u64 = 1 << 20;
 
-/// Reads a tar from `reader` and writes it to `writer`, with the files that `editor` wants as it wants them.
+/// Copies a tar from `reader` to `writer`, with the changes of `editor`.
 pub(super) fn copy(reader: &mut dyn Read, writer: &mut dyn Write, editor: &mut Editor<'_>) -> Result<(), CopyError> {
     let mut copy = Copy { reader, writer, editor, read: 0, written: 0, buffer: vec![0; 128 << 10] };
     loop {
@@ -119,7 +119,7 @@ impl Copy<'_, '_> {
         self.write(&[0; BLOCK][..padding])
     }
 
-    /// From the first block of zeros on. Where the end was filled up to a whole record, it is again.
+    /// Copies the end, from the first block of zeros on. If the stock tar ends at a record's end, so does the copy.
     fn rest(&mut self, first: &[u8]) -> Result<(), CopyError> {
         let start = self.read - BLOCK as u64;
         let mut held = first.to_vec();

@@ -1,11 +1,11 @@
-//! How much a bundle may unpack to.
+//! The limit on the unpacked size of a bundle, against decompression bombs.
 
 use std::cell::Cell;
 
 use crate::error::packed::PackedError;
 
-/// The bytes that a bundle has unpacked to, as long as they are in proportion: a gigabyte whatever it comes from, or a
-/// hundred times the packed bytes. SDKs unpack to four or five times their size.
+/// A count of the bytes that a bundle has unpacked to. The limit is a gigabyte or a hundred times the packed bytes,
+/// whichever is larger. SDKs unpack to four or five times their size.
 #[derive(Debug, Default)]
 pub(super) struct UnpackedSize {
     unpacked: Cell<u64>,
@@ -15,10 +15,10 @@ pub(super) const ALWAYS_TAKEN: u64 = 1 << 30;
 const MOST_RATIO: u64 = 100;
 
 impl UnpackedSize {
-    /// Counts `bytes` more, that come out of `packed` bytes with all before them.
+    /// Counts `bytes` more. `packed`: all packed bytes read so far.
     ///
     /// # Errors
-    /// When that is out of proportion.
+    /// The count is over the limit.
     pub(super) fn take(&self, bytes: u64, packed: u64) -> Result<(), PackedError> {
         let found = self.unpacked.get().saturating_add(bytes);
         self.unpacked.set(found);

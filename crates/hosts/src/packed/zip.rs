@@ -1,5 +1,5 @@
-//! zip, copied byte for byte: local headers, content as it is compressed, and the directory, but for the files that are
-//! edited and for what tells where everything lies.
+//! zip, copied byte for byte: local headers, compressed content and the directory, except for edited files and all
+//! offsets. Forms that it does not know (zip64, several parts) are refused, since copying them blindly could lose data.
 //!
 //! (PKWARE, APPNOTE.TXT 6.3.10; sections in brackets.)
 
@@ -21,7 +21,7 @@ use crate::error::packed::PackedError;
 const LOCAL: usize = 30;
 const CENTRAL: usize = 46;
 const END: usize = 22;
-/// 4.3.16: the comment behind the end record has a length of 16 bits.
+/// 4.3.16: the length of the comment after the end record has 16 bits.
 const MOST_COMMENT: usize = 0xffff;
 /// The zip64 extended information extra field (APPNOTE.TXT, 4.5.3), and the value that refers to it.
 const ZIP64: u16 = 0x0001;
@@ -31,7 +31,7 @@ const ENCRYPTED: u16 = 1;
 const DESCRIPTOR: u16 = 8;
 const STORED: u16 = 0;
 const DEFLATED: u16 = 8;
-/// A directory of two million entries, as many as are taken.
+/// The size of a directory with two million entries, the limit of their number.
 const MOST_DIRECTORY: u64 = 512 << 20;
 const MOST_LINK: u64 = 4096;
 
@@ -51,9 +51,9 @@ fn put_u32(bytes: &mut [u8], at: usize, value: u32) {
 struct Central {
     raw: Vec<u8>,
     name: Vec<u8>,
-    /// Where its local header starts, and in the end where it will.
+    /// The offset of its local header: first in the stock file, then in the copy.
     offset: u64,
-    /// Where the next entry's starts, or what follows the last.
+    /// The offset of the next entry's header or, for the last entry, of the data after it.
     end: u64,
 }
 
@@ -74,8 +74,8 @@ impl Central {
         u64::from(u32_at(&self.raw, 24))
     }
 
-    /// What it is by the mode of a file from Unix (4.4.2, 4.4.15), where it has one, and by its name. A symbolic link's
-    /// target is not in the directory.
+    /// The kind of the entry, by its Unix mode (4.4.2, 4.4.15) if it has one, and by its name. A symbolic link's target
+    /// is not in the directory.
     fn kind(&self) -> Kind {
         const FORMAT: u32 = 0o170_000;
         let mode = if self.raw[5] == 3 { u32_at(&self.raw, 38) >> 16 } else { 0 };
@@ -89,7 +89,7 @@ impl Central {
     }
 }
 
-/// Reads a zip from `file` and writes it to `writer`, with the files that `editor` wants as it wants them.
+/// Copies a zip from `file` to `writer`, with the changes of `editor`.
 pub(super) fn copy(
     file: &File,
     writer: &mut dyn Write,
@@ -167,7 +167,7 @@ impl Zip<'_> {
         Ok(())
     }
 
-    /// The end record with its comment (4.3.16), and where the directory starts.
+    /// The end record with its comment (4.3.16), and the offset of the directory.
     fn end(&self) -> Result<(Vec<u8>, u64), CopyError> {
         let length = self.size.min((END + MOST_COMMENT) as u64) as usize;
         let tail = self.read(self.size - length as u64, length, "the end")?;
@@ -189,9 +189,12 @@ impl Zip<'_> {
         }
         let (length, start) = (u64::from(u32_at(&end, 12)), u64::from(u32_at(&end, 16)));
         if start + length != position {
-            // A signature (4.3.13), a zip64 record, or bytes before the first entry that offsets do not count.
+            // There is a signature (4.3.13), a zip64 record, or data before the first entry that the offsets do not
+            // count.
             return match start + length < position {
-                true => Err(PackedError::Unsupported("something lies between its directory and its end".into()).into()),
+                true => {
+                    Err(PackedError::Unsupported("there is other data between its directory and its end".into()).into())
+                }
                 false => Err(PackedError::Damaged("its directory overlaps its end record".to_owned()).into()),
             };
         }
@@ -207,7 +210,7 @@ impl Zip<'_> {
         while at < bytes.len() {
             let rest = &bytes[at..];
             if rest.len() < CENTRAL || !rest.starts_with(b"PK\x01\x02") {
-                return Err(damaged("holds something that is no entry"));
+                return Err(damaged("holds data that is not an entry"));
             }
             let name = u16_at(rest, 28) as usize;
             let whole = CENTRAL + name + u16_at(rest, 30) as usize + u16_at(rest, 32) as usize;
@@ -225,7 +228,7 @@ impl Zip<'_> {
                 return Err(named(PackedError::Unsupported("it is in the zip64 form".into())));
             }
             if central.offset + LOCAL as u64 > start {
-                return Err(named(PackedError::Damaged("its header lies outside of the file".to_owned())));
+                return Err(named(PackedError::Damaged("its header is outside the file".to_owned())));
             }
             centrals.push(central);
             at += whole;
@@ -252,7 +255,7 @@ impl Zip<'_> {
         editor.entries.enter(&name, kind).map_err(named)
     }
 
-    /// The local header (4.3.7) with name and extra field, and where the content starts.
+    /// The local header (4.3.7) with name and extra field, and the offset of the content.
     fn local(&self, central: &Central) -> Result<(Vec<u8>, u64), CopyError> {
         let named = |what: &str| CopyError::Packed {
             entry: Some(shown(&central.name)),
@@ -296,7 +299,7 @@ impl Zip<'_> {
                 unpacked.map_err(|error| damaged(&format!("its content cannot be unpacked: {error}")))?;
                 bytes
             }
-            _ => return Err(named(PackedError::Unsupported("it is compressed by another method than deflate".into()))),
+            _ => return Err(named(PackedError::Unsupported("it is compressed by a method other than deflate".into()))),
         };
         let mut crc = Crc::new();
         crc.update(&bytes);
@@ -352,7 +355,7 @@ impl Zip<'_> {
     }
 }
 
-/// A local header without the extra field of large sizes, which tools that did not know the size beforehand write.
+/// A local header without the extra field for large sizes, which tools write if they do not know the size beforehand.
 fn without_zip64(local: Vec<u8>) -> Vec<u8> {
     let extra_at = LOCAL + u16_at(&local, 26) as usize;
     let mut kept = local[..extra_at].to_vec();

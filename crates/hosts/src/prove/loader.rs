@@ -1,5 +1,6 @@
-//! Runs a grafted dynamic loader before it replaces its stock file: it starts a small dynamic program of allograft's,
-//! and then a program of its own system.
+//! Runs a grafted dynamic loader before it replaces its stock file: the loader starts a small test program that
+//! allograft carries, and then a program of its own system. It needs no compiler and no musl system here: program and
+//! library are built with allograft.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -17,7 +18,7 @@ use crate::prove::runner::{finished, foreign, from_memory, judged, said};
 use crate::request::Patience;
 use crate::system::root;
 
-/// Programs that a small system has, the likeliest first, and arguments with which each ends at once.
+/// Programs of small systems, the most likely first, each with arguments that make it exit at once.
 const PROGRAMS: [(&str, &[&str]); 5] = [
     ("bin/busybox", &["true"]),
     ("bin/true", &[]),
@@ -29,11 +30,11 @@ const PROGRAMS: [(&str, &[&str]); 5] = [
 const LIBRARIES: [&str; 3] = ["lib", "usr/local/lib", "usr/lib"];
 
 /// Has the grafted loader start a program that uses the malloc family, threads, keys, a library with thread-local
-/// storage, and fork. Says what was done.
+/// storage, and fork. Returns the outcome for the report.
 ///
 /// # Errors
-/// A test that failed, what the system does not let be tried, and a loader for another architecture that neither the
-/// kernel nor an emulator runs ([`Error::Untested`]).
+/// The test failed, the system does not permit it, or neither the kernel nor an emulator runs the loader's architecture
+/// ([`Error::Untested`]).
 pub(crate) fn run(host: &Path, graft: &Executable<'_>, patience: Patience) -> Result<String, Error> {
     let (arch, graft) = (graft.arch(), graft.bytes());
     let failed = |said: String| Error::SelfTest { path: host.to_owned(), said };
@@ -62,11 +63,11 @@ pub(crate) fn run(host: &Path, graft: &Executable<'_>, patience: Patience) -> Re
     judged(host, output, &by)
 }
 
-/// Has the grafted loader start a program of the system that it belongs to: in the folder `root`, or above the folder
-/// that holds it. Says which, or that there is none.
+/// Has the grafted loader start a program of its own system, whose root is `root` or else the folder above the loader's
+/// `lib`. Returns the outcome for the report, also if no program was found.
 ///
 /// # Errors
-/// The program ends in another way than by the stock loader.
+/// The program exits differently than with the stock loader.
 pub(crate) fn start_program(
     host: &Path,
     root: Option<&Path>,
@@ -74,7 +75,7 @@ pub(crate) fn start_program(
     graft: &Executable<'_>,
     patience: Patience,
 ) -> Result<String, Error> {
-    let none = || Ok("no dynamic program of its system was found to be started by it".to_owned());
+    let none = || Ok("found no dynamic program of its system to start".to_owned());
     let Some(root) = root.map(Path::to_owned).or_else(|| root_of(host)) else { return none() };
     let arch = graft.arch();
     if std::env::consts::ARCH != arch.name() {
@@ -103,7 +104,7 @@ pub(crate) fn start_program(
     Err(Error::SelfTest { path: host.to_owned(), said: format!("{started}{}", said(&after)) })
 }
 
-/// The root folder that a loader at `host` belongs to: that which holds its `lib`.
+/// The root folder of a loader at `host`: the folder that holds its `lib`.
 fn root_of(host: &Path) -> Option<PathBuf> {
     let host = host.canonicalize().ok()?;
     let lib = host.ancestors().skip(1).find(|folder| folder.file_name() == Some(OsStr::new("lib")))?;
@@ -112,7 +113,7 @@ fn root_of(host: &Path) -> Option<PathBuf> {
     Some(if merged { root.parent()?.to_owned() } else { root.to_owned() })
 }
 
-/// Whether a file is a program whose interpreter's path ends so.
+/// Whether a file is a program whose interpreter's path ends with `interpreter`.
 fn is_dynamic(path: &Path, interpreter: &str) -> bool {
     let executable = matches!(signature(path), Ok(Signature::Executable));
     let bytes = if executable { fs::read(path).unwrap_or_default() } else { Vec::new() };

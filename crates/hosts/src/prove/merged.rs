@@ -1,5 +1,5 @@
-//! Runs a dynamic program that a donor was merged into, or that loads one, before it replaces its stock file: a library
-//! of allograft's takes the place of its main.
+//! Runs a dynamic program that a donor was merged into, or that loads one, before it replaces its stock file: a test
+//! library that allograft carries takes the place of its main, so that no code of the program itself runs.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -22,11 +22,12 @@ use crate::system::EMULATED_ROOT;
 use crate::system::root::resolve;
 
 /// Has a copy of the program load a library that tests the malloc family as libraries see it: threads, fork while
-/// threads allocate, and that each function is the donor's. The constructors of its libraries run; nothing of the
-/// program itself does. `root` is the root folder that it belongs to, if that is another one. Says what was done.
+/// threads allocate, and that the donor serves each function. The constructors of the program's libraries run; no code
+/// of the program itself does. `root` is the program's root folder, if it is not this system's. Returns the outcome for
+/// the report.
 ///
 /// # Errors
-/// A test that failed, and a program that this machine cannot start.
+/// The test failed, or this machine cannot start the program.
 pub(crate) fn run(
     host: &Path,
     root: Option<&Path>,
@@ -38,7 +39,7 @@ pub(crate) fn run(
     let test = donors::merged_test(arch).ok_or_else(|| failed(format!("there is none for {arch}")))?;
     let copy = copy(host, graft)?;
     let file = graft.may_search_beside_itself().then(|| beside(host, &copy)).transpose()?;
-    // By a path with a slash, or it would be looked for on the command path.
+    // The path needs a slash: otherwise the program would be searched for on the command path.
     let beside = file.as_ref().map(|path| folder_of(path).join(path.file_name().unwrap_or_default()));
     let (output, by) = match std::env::consts::ARCH == arch.name() {
         true => {
@@ -63,7 +64,7 @@ fn kept() -> impl Iterator<Item = (&'static str, OsString)> {
     ["LD_LIBRARY_PATH"].into_iter().filter_map(|name| Some((name, std::env::var_os(name)?)))
 }
 
-/// The copy of the program beside it.
+/// Writes a copy of the program beside it.
 fn beside(host: &Path, copy: &[u8]) -> Result<TempPath, Error> {
     let file = temporary(host, |name| File::options().write(true).create_new(true).mode(0o700).open(name));
     let mut file = file.context(host, "write beside")?;
@@ -72,8 +73,8 @@ fn beside(host: &Path, copy: &[u8]) -> Result<TempPath, Error> {
     Ok(file.into_temp_path())
 }
 
-/// Runs it for another architecture. The program's own paths start in the root folder, or in the one that the user has
-/// given to the emulator.
+/// Runs the test of a program for a different architecture. The program's own paths are resolved in the root folder, or
+/// in the one that the user has set for the emulator.
 fn emulated(
     host: &Path,
     root: Option<&Path>,
@@ -102,7 +103,7 @@ fn emulated(
         let mut command = Command::new(emulator.unwrap_or(program));
         command.env_clear().envs(root.as_ref().map(|root| (EMULATED_ROOT, root)));
         match emulator {
-            // For the program: the emulator may be dynamic itself.
+            // Set for the program only, since the emulator may be dynamic itself.
             Some(_) => {
                 for (name, value) in variables {
                     command

@@ -4,18 +4,18 @@
 //! | --- | --- |
 //! | `proven` | bytes that may be placed |
 //! | `self_test` | the self-test of an executable, and the user's own trial |
-//! | `loader` | how a grafted dynamic loader is run |
-//! | `merged` | how a merged dynamic program is run |
-//! | `runner` | from memory or by an emulator; how a test ended |
-//! | `patience` | how long that may take |
+//! | `loader` | the run of a grafted dynamic loader |
+//! | `merged` | the run of a merged dynamic program |
+//! | `runner` | runs from memory or by an emulator; the end of a test |
+//! | `patience` | the time limit of a test |
 //! | `prepared` | one host from its bytes to a graft that is ready to be placed |
-//! | `moved` | a program that takes its donor from memory |
+//! | `program_copy` | a copy of a program that loads its donor from memory |
 
 mod loader;
 mod merged;
-mod moved;
 pub(crate) mod patience;
 pub(crate) mod prepared;
+mod program_copy;
 pub(crate) mod proven;
 pub(crate) mod runner;
 pub(crate) mod self_test;
@@ -43,11 +43,11 @@ pub(crate) struct TestRun {
     pub(crate) notes: Vec<String>,
 }
 
-/// Proves the verified graft of the file at `path`, whose stock file holds `stock`, by the operation that made it. Of
-/// an executable, the self-test is run, and what `request` asks for; of an archive there is nothing to run.
+/// Proves the verified graft of the file at `path`. `stock` is the content of its stock file, `operation` the edits.
+/// For an executable, this runs the self-test and the trial that `request` names; an archive has nothing to run.
 ///
 /// # Errors
-/// The self-test failed, or could not be run and was not waived; stock and graft differ.
+/// The self-test failed, or could not be run and was not waived; or stock and graft behave differently.
 pub(crate) fn prove(
     path: &Path,
     stock: &[u8],
@@ -58,8 +58,8 @@ pub(crate) fn prove(
     let mut trial = TestRun::default();
     if let Operation::Executable(_) = operation {
         let graft = parsed(path, verified.bytes())?;
-        let moved = moved::moved(path, Destination::of(path, request), &graft)?;
-        let runnable = moved.as_ref().map(|moved| moved.read(path)).transpose()?;
+        let copy = program_copy::program_copy(path, Destination::new(path, request), &graft)?;
+        let runnable = copy.as_ref().map(|copy| copy.read(path)).transpose()?;
         let program = runnable.as_ref().unwrap_or(&graft);
         let root = request.root.as_deref();
         match self_test::run(path, root, program, request.patience) {

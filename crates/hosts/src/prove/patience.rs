@@ -1,6 +1,6 @@
-//! How long a test may take. Processor time counts, not the clock: on a machine with other work, a test that takes some
-//! milliseconds may get them over a minute, and nothing is wrong with it. A test that waits for what never happens uses
-//! no processor time; it is recognised by that, and by its threads, none of which would run if it could.
+//! The time limit of a test. Processor time counts, not the clock: on a busy machine, a sound test may need a minute to
+//! get its few milliseconds. A test that waits for an event that never comes uses no processor time: it is recognised
+//! by that, and by its threads, none of which is runnable.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -11,27 +11,27 @@ use std::{fs, io};
 
 use crate::request::Patience;
 
-/// The time after which a test in which nothing happens hangs.
+/// The time after which a test without any activity counts as hanging.
 const ASLEEP: Duration = Duration::from_secs(60);
-/// The time between two looks whether a test has ended, and between two at its processor time.
+/// The interval between two checks whether a test has ended, and of its processor time.
 const LOOK: Duration = Duration::from_millis(2);
 const LONG_LOOK: Duration = Duration::from_millis(200);
 
 /// The end of a test.
 #[derive(Debug)]
 pub(crate) enum End {
-    /// It ended by itself.
+    /// The test ended by itself.
     Output(Output),
-    /// All its threads slept for [`ASLEEP`].
+    /// All threads slept for [`ASLEEP`].
     Asleep,
-    /// It used up the [`Patience`].
+    /// The test used up the [`Patience`].
     TooSlow,
 }
 
 /// Runs a command to its end, without input, or until it is out of time.
 ///
 /// # Errors
-/// Those of starting it.
+/// The command cannot be started.
 pub(crate) fn run_to_end(command: &mut Command, patience: Patience) -> io::Result<End> {
     let mut child = spawn(command.stdin(Stdio::null()))?;
     match watched(&mut child, patience)? {
@@ -52,7 +52,7 @@ fn watched(child: &mut Child, patience: Patience) -> io::Result<Option<End>> {
         if looked.elapsed() >= LONG_LOOK {
             looked = Instant::now();
             seen_as = seen_as.or_else(|| number_in(Path::new("/proc"), std::process::id(), child.id()));
-            let activity = seen_as.map_or_else(Activity::default, Activity::of);
+            let activity = seen_as.map_or_else(Activity::default, Activity::measure);
             if activity.used > patience.0 {
                 return Ok(Some(End::TooSlow));
             }
@@ -67,11 +67,11 @@ fn watched(child: &mut Child, patience: Patience) -> io::Result<Option<End>> {
     Ok(None)
 }
 
-/// Returns the number that `proc` has for `child`, a child of this process; `None` if it has none.
+/// Returns the number under which `proc` has `child`, a child of this process; `None` if it is not there.
 ///
-/// `proc` may belong to an outer namespace of processes, as after `unshare --pid` alone. Then a process has another
-/// number there, and its own number is a stranger's. `NSpid` lists a process's numbers in all namespaces, the innermost
-/// last (proc_pid_status(5)).
+/// `proc` may belong to an outer namespace of processes, as after `unshare --pid` alone. A process has a different
+/// number there, and its own number belongs to an unrelated process. `NSpid` lists a process's numbers in all
+/// namespaces, the innermost last (proc_pid_status(5)).
 fn number_in(proc: &Path, own: u32, child: u32) -> Option<u32> {
     let this: u32 = fs::read_link(proc.join("self")).ok()?.to_str()?.parse().ok()?;
     if this == own {
@@ -92,22 +92,22 @@ fn number_in(proc: &Path, own: u32, child: u32) -> Option<u32> {
     None
 }
 
-/// What a process and its descendants do.
+/// The activity of a process and its descendants.
 #[derive(Debug, Default)]
 struct Activity {
-    /// The processor time that they have used.
+    /// The processor time used.
     used: Duration,
-    /// Whether a thread of theirs runs, would run, or waits for a disk.
+    /// Whether a thread runs, is runnable, or waits for a disk.
     is_awake: bool,
 }
 
 impl Activity {
-    /// Whatever cannot be read is gone: it ended meanwhile.
-    fn of(process: u32) -> Activity {
+    /// Measures a process. A process that cannot be read has ended meanwhile, and does not count.
+    fn measure(process: u32) -> Activity {
         let mut activity = Activity::default();
         let mut due = vec![process];
         while let Some(process) = due.pop() {
-            // The time of children that were waited for is in their parent's.
+            // A parent's time includes the children that it has waited for.
             activity.used += ticks(&format!("/proc/{process}/stat"));
             let threads = fs::read_dir(format!("/proc/{process}/task"));
             for thread in threads.into_iter().flatten().flatten() {
@@ -121,15 +121,15 @@ impl Activity {
     }
 }
 
-/// The processor time of a process, its own and that of children that it has waited for, from fields 14 to 17 of
-/// `/proc/PID/stat` (proc(5)), which count hundredths of a second.
+/// The processor time of a process and of the children that it has waited for: fields 14 to 17 of `/proc/PID/stat`
+/// (proc(5)), in hundredths of a second.
 fn ticks(path: &str) -> Duration {
     let fields = fields(path);
     let ticks = fields.iter().skip(11).take(4).filter_map(|field| field.parse::<u64>().ok());
     Duration::from_millis(10 * ticks.sum::<u64>())
 }
 
-/// The fields from the third on, the state. The second is the program's name, which may have blanks.
+/// The fields from the third on, which is the state. The second is the program's name, which may contain blanks.
 fn fields(path: &str) -> Vec<String> {
     let text = fs::read_to_string(path).unwrap_or_default();
     let rest = text.rsplit_once(") ").map_or("", |(_, rest)| rest);
@@ -173,7 +173,7 @@ mod tests {
         put("500/task/503/children", "502 ");
         put("501/status", "Name:\ta\nNSpid:\t501\t8\n");
         put("502/status", "Name:\tb\nNSpid:\t502\t7\n");
-        // A stranger, who has the child's number there.
+        // An unrelated process with the child's number.
         put("7/status", "Name:\tc\nNSpid:\t7\n");
         assert_eq!(number_in(proc.path(), 500, 7), Some(7));
         assert_eq!(number_in(proc.path(), 6, 7), Some(502));
@@ -205,7 +205,7 @@ mod tests {
     fn a_process_that_waits_is_asleep_and_one_that_would_run_is_not() {
         for (script, is_awake) in [("exec sleep 100", false), ("ulimit -t 20; while :; do :; done", true)] {
             let mut child = shell(script).spawn().unwrap();
-            while Activity::of(child.id()).is_awake != is_awake {
+            while Activity::measure(child.id()).is_awake != is_awake {
                 sleep(LOOK);
             }
             child.kill().unwrap();

@@ -1,4 +1,5 @@
-//! One host on its way: from its bytes to a graft that is ready to be placed.
+//! The steps of one host, from its bytes to a graft that is ready to be placed. Files, folders, bundles and images all
+//! take them, so none can leave out a check.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ use crate::prove::{TestRun, prove};
 use crate::record::backup::Backup;
 use crate::record::{Record, sidecar};
 
-/// Recognises the file at `path`, which has these bytes.
+/// Recognises a file by its bytes. Messages name it `path`.
 pub(crate) fn read<'b>(path: &'b Path, bytes: &'b [u8]) -> Result<Box<dyn Host + 'b>, Error> {
     let path_of = || path.to_owned();
     match signature_of(bytes) {
@@ -40,50 +41,50 @@ pub(crate) fn read_inside<'b>(path: &'b Path, bytes: &'b [u8], mode: u32) -> Res
     }
 }
 
-/// The backup beside a graft, of which the next graft is made.
+/// The backup beside a graft, from which the next graft is made.
 #[derive(Debug, Clone)]
-struct Base {
+struct BackupBase {
     backup: PathBuf,
     sha256: String,
 }
 
 /// A host whose graft is planned, edited and verified.
-pub(crate) struct Prepared {
+pub(crate) struct PreparedGraft {
     pub(crate) path: PathBuf,
     pub(crate) before: Carried,
     pub(crate) before_sha256: String,
     pub(crate) operation: Operation,
     pub(crate) notes: Vec<String>,
-    /// What the graft was made of, with its bytes, unless that was the host itself: stock, or a graft whose stock file
-    /// is not available.
-    base: Option<(Base, Vec<u8>)>,
+    /// The backup from which the graft was made, with its bytes; `None` if it was made from the host itself: stock, or
+    /// a graft whose stock file is not available.
+    base: Option<(BackupBase, Vec<u8>)>,
     verified: Verified,
 }
 
 /// Prepares the graft of a file.
-pub(crate) fn of(file: &HostFile, planner: &mut Planner<'_>) -> Result<Prepared, Error> {
+pub(crate) fn prepare_file(file: &HostFile, planner: &mut Planner<'_>) -> Result<PreparedGraft, Error> {
     let (path, bytes) = (file.path(), file.bytes()?);
     prepare(&*read(path, bytes)?, path, file.sha256()?.to_owned(), planner)
 }
 
-/// Prepares the graft of the recognised `host` at `path`, which has this SHA-256. A graft is made anew from its stock
-/// file, where that is available: nothing of an earlier donor, or of an earlier release of this program, is left then.
+/// Prepares the graft of the recognised `host` at `path`, which has this SHA-256. A graft is replaced by starting from
+/// its stock file, if that is available: so nothing of an earlier donor or release remains.
 pub(crate) fn prepare(
     host: &dyn Host,
     path: &Path,
     before_sha256: String,
     planner: &mut Planner<'_>,
-) -> Result<Prepared, Error> {
+) -> Result<PreparedGraft, Error> {
     let base = stock_beside(host, path, &before_sha256)?;
     let (operation, verified, notes) = match &base {
         None => verified(host, planner)?,
         Some((_, stock)) => verified(&*read(path, stock)?, planner)?,
     };
     let before = host.carried().clone();
-    Ok(Prepared { path: path.to_owned(), before, before_sha256, operation, notes, base, verified })
+    Ok(PreparedGraft { path: path.to_owned(), before, before_sha256, operation, notes, base, verified })
 }
 
-/// Plan, edit, verify.
+/// Plans, edits and verifies. Returns the remarks, too.
 fn verified(host: &dyn Host, planner: &mut Planner<'_>) -> Result<(Operation, Verified, Vec<String>), Error> {
     let (operation, edited) = host.plan(planner)?;
     let verified = host.verify(&operation, edited)?;
@@ -92,37 +93,37 @@ fn verified(host: &dyn Host, planner: &mut Planner<'_>) -> Result<(Operation, Ve
 }
 
 /// Returns the backup if its SHA-256 matches the record. For hosts that need stock, a missing or different backup is an
-/// error. A backup with a foreign allocator is not stock: the members that it had lost are in the graft.
-fn stock_beside(host: &dyn Host, path: &Path, sha256_of_host: &str) -> Result<Option<(Base, Vec<u8>)>, Error> {
+/// error. A backup with a foreign allocator is not stock: the graft has members that the backup lacks.
+fn stock_beside(host: &dyn Host, path: &Path, sha256_of_host: &str) -> Result<Option<(BackupBase, Vec<u8>)>, Error> {
     let record = Record::about(path, sha256_of_host).filter(|record| record.stock_sha256 != sha256_of_host);
     let Some(record) = record.filter(|_| host.carried().anything()) else { return Ok(None) };
     let stock = Backup::beside(path).and_then(|backup| record.stock(path, backup));
     match stock.and_then(|stock| Ok((stock.bytes()?, stock))) {
         Ok((bytes, Backup { path: backup, sha256, .. })) => {
             let good = host.needs_stock() || read(path, &bytes).is_ok_and(|stock| stock.is_stock());
-            Ok(good.then_some((Base { backup, sha256 }, bytes)))
+            Ok(good.then_some((BackupBase { backup, sha256 }, bytes)))
         }
         Err(error) if host.needs_stock() => Err(error),
         Err(_) => Ok(None),
     }
 }
 
-impl Prepared {
+impl PreparedGraft {
     pub(crate) fn graft_sha256(&self) -> &str {
         self.verified.sha256()
     }
 
-    /// Whether the graft is what the host is already.
+    /// Whether the graft equals the host.
     pub(crate) fn is_unchanged(&self) -> bool {
         self.before_sha256 == self.verified.sha256()
     }
 
-    /// The action that replacing the host amounts to.
+    /// The action of replacing the host.
     pub(crate) fn action(&self) -> Action {
         Action::on(self.before.anything(), self.is_unchanged())
     }
 
-    /// Proves the graft of the host, which has these bytes, so that it may be placed.
+    /// Proves the graft, so that it may be placed. `bytes` are the host's.
     pub(crate) fn prove(self, bytes: &[u8], planner: &Planner<'_>) -> Result<(ReadyGraft, TestRun), Error> {
         let (base, stock) = self.base.unzip();
         let stock = stock.as_deref().unwrap_or(bytes);
@@ -138,7 +139,7 @@ pub(crate) struct ReadyGraft {
     path: PathBuf,
     before_sha256: String,
     operation: Operation,
-    base: Option<Base>,
+    base: Option<BackupBase>,
     digest: ProvenDigest,
     kept: Cell<Option<Proven>>,
 }
@@ -149,15 +150,15 @@ impl ReadyGraft {
         self.digest.sha256()
     }
 
-    /// Forgets the graft's bytes, which are made again when they are wanted, so that many hosts need the memory of one.
+    /// Drops the graft's bytes, so that many hosts need no more memory than one. [`ReadyGraft::graft`] remakes them.
     pub(crate) fn drop_bytes(&self) {
         self.kept.take();
     }
 
-    /// The graft of the host, which has these bytes.
+    /// The graft, remade if its bytes were dropped. `bytes` are the host's.
     ///
     /// # Errors
-    /// The host, or its backup, is not what it was when the graft was prepared.
+    /// The host or its backup has changed since the graft was prepared.
     pub(crate) fn graft(&self, bytes: &[u8]) -> Result<Proven, Error> {
         let changed = |path: &Path| Error::ChangedMeanwhile { path: path.to_owned() };
         if sha256(bytes) != self.before_sha256 {
@@ -168,7 +169,7 @@ impl ReadyGraft {
         }
         let stock = match &self.base {
             None => None,
-            Some(Base { backup, sha256: expected }) => match sidecar::read(backup) {
+            Some(BackupBase { backup, sha256: expected }) => match sidecar::read(backup) {
                 Ok(Some(bytes)) if sha256(&bytes) == *expected => Some(bytes),
                 _ => return Err(changed(backup)),
             },

@@ -1,11 +1,11 @@
-//! Bytes that may be placed.
+//! Bytes that may be placed. A type of its own, so that code that would place unverified bytes does not compile.
 
 use inspector::verify::{Seal, Verified};
 
-/// A graft of which everything has been checked that can be. Only this is placed.
+/// A graft that has passed every check that is possible. No other bytes are placed.
 pub(crate) struct Proven(Verified);
 
-/// The checksum of a proven graft whose bytes were dropped. It recognises the graft when it is made again.
+/// The checksum of a proven graft whose bytes were dropped, by which the remade graft is recognised.
 #[derive(Debug, Clone)]
 pub(crate) struct ProvenDigest(Seal);
 
@@ -25,7 +25,7 @@ impl Proven {
         self.0.sha256()
     }
 
-    /// A file that holds donors and no host: there is nothing to run.
+    /// A file made from donors without a host: there is nothing to run.
     pub(crate) fn of_donors(verified: Verified) -> Proven {
         Proven(verified)
     }
@@ -41,7 +41,7 @@ impl ProvenDigest {
         self.0.sha256()
     }
 
-    /// Returns the graft, made again; `None` if the bytes differ.
+    /// Returns the remade graft; `None` if the bytes differ.
     pub(crate) fn confirm(&self, bytes: Vec<u8>) -> Option<Proven> {
         self.0.confirm(bytes).map(Proven)
     }

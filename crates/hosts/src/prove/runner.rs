@@ -1,4 +1,5 @@
-//! How a graft is run to be tested: from memory, or by an emulator; and how it ended.
+//! Runs a graft to test it, from memory or by an emulator, and judges its end. A program is written to memory in parts:
+//! a copy in one piece would cost a large program's size once more.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};
@@ -16,10 +17,10 @@ use crate::error::{Error, IoContext};
 /// The self-test's output on success (crates/donors/transplant/selftest.c).
 pub(crate) const PASSED: &[u8] = b"allograft self-test: ok\n";
 
-/// The copy of a graft that runs its self-test.
+/// The copy of a graft that runs its self-test when it is started.
 ///
 /// # Errors
-/// It has no self-test of this format.
+/// The graft has no self-test of this format.
 pub(crate) fn copy(host: &Path, graft: &Executable<'_>) -> Result<Vec<u8>, Error> {
     graft.with_self_test().ok_or_else(|| without_self_test(host))
 }
@@ -30,10 +31,10 @@ pub(crate) fn without_self_test(host: &Path) -> Error {
     Error::SelfTest { path: host.to_owned(), said }
 }
 
-/// Says that a self-test has passed.
+/// Returns the line that reports a passed self-test.
 ///
 /// # Errors
-/// It failed, or did not end.
+/// The self-test failed, or did not end.
 pub(crate) fn judged(host: &Path, end: End, by: &str) -> Result<String, Error> {
     match finished(host, end, "")? {
         output if output.status.success() && output.stdout == PASSED => Ok(format!("passed{by}")),
@@ -44,7 +45,7 @@ pub(crate) fn judged(host: &Path, end: End, by: &str) -> Result<String, Error> {
 /// Returns the output of a test that has ended. `what` begins messages.
 ///
 /// # Errors
-/// It did not end.
+/// The test did not end.
 pub(crate) fn finished(host: &Path, end: End, what: &str) -> Result<Output, Error> {
     match end {
         End::Output(output) => Ok(output),
@@ -60,7 +61,7 @@ pub(crate) fn finished(host: &Path, end: End, what: &str) -> Result<Output, Erro
 pub(crate) struct InMemory(File);
 
 impl InMemory {
-    /// The path by which this process and its children open it.
+    /// The path by which this process and its children can open the program.
     pub(crate) fn path(&self) -> String {
         format!("/proc/self/fd/{}", self.0.as_raw_fd())
     }
@@ -76,25 +77,25 @@ pub(crate) fn from_memory(host: &Path, program: &[u8]) -> Result<InMemory, Error
     from_parts(host, &[program])
 }
 
-/// Like [`from_memory`], of a program in several parts.
+/// Like [`from_memory`], for a program in several parts.
 pub(crate) fn from_parts(host: &Path, parts: &[&[u8]]) -> Result<InMemory, Error> {
     let memory = rustix::fs::memfd_create("allograft", rustix::fs::MemfdFlags::CLOEXEC);
     let memory = memory.map_err(Into::into).context(host, "test the graft of")?;
     let mut writer = File::from(memory);
     parts.iter().try_for_each(|part| writer.write_all(part)).context(host, "test the graft of")?;
-    // The kernel executes nothing that is open for writing.
+    // The kernel does not execute a file that is open for writing.
     let path = format!("/proc/self/fd/{}", writer.as_raw_fd());
     let reader = File::open(&path).context(host, "test the graft of")?;
-    // Where all programs are emulated, as in a container for another architecture, the kernel starts the emulator with
-    // this path, and the emulator opens it.
+    // Not closed on exec: in a container for a different architecture, the kernel starts an emulator with this path,
+    // and the emulator opens it.
     rustix::io::fcntl_setfd(&reader, rustix::io::FdFlags::empty())
         .map_err(Into::into)
         .context(host, "test the graft of")?;
     Ok(InMemory(reader))
 }
 
-/// Runs a program for another architecture: by itself, where the kernel has been told of an emulator, else by QEMU's
-/// from the command path. With what `start` gave, which emulator it was.
+/// Runs a program for a different architecture: directly, if an emulator is registered with the kernel, else by QEMU
+/// from the command path. Returns the result of `start`, and which emulator ran.
 pub(crate) fn foreign<T>(
     host: &Path,
     arch: Arch,
@@ -103,7 +104,7 @@ pub(crate) fn foreign<T>(
     const ENOEXEC: i32 = 8;
     match start(None) {
         Ok(done) => return Ok((done, String::new())),
-        // Where programs may not be executed, an emulator may read them.
+        // On a `noexec` file system, an emulator can still read the program.
         Err(error) if error.raw_os_error() == Some(ENOEXEC) || error.kind() == ErrorKind::PermissionDenied => {}
         Err(error) => return Err(error).context(host, "test the graft of"),
     }

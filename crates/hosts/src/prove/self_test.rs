@@ -1,4 +1,5 @@
-//! Runs a grafted executable before it replaces its stock file: its self-test, and the user's own trial.
+//! Runs a grafted executable before it replaces its stock file: its self-test, and the user's own trial. No reader of
+//! bytes can show that the kernel loads the file and that the donor starts in it.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -16,27 +17,27 @@ use crate::file::names::folder_of;
 use crate::file::temporaries::temporary;
 use crate::host::executable::parsed;
 use crate::host::needed::Destination;
-use crate::prove::moved::moved;
 use crate::prove::patience::{run_to_end, spawn};
+use crate::prove::program_copy::program_copy;
 use crate::prove::runner::{foreign, from_parts, judged, without_self_test};
 use crate::prove::{loader, merged};
 use crate::request::Patience;
 use crate::system::EMULATED_ROOT;
 
-/// Runs the graft's self-test, in a copy that differs in the one byte that asks for it: the kernel loads the copy, the
-/// donor's start routine relocates itself, and instead of the program the malloc family is called through the program's
-/// own entry points. Nothing else of the program is run. A dynamic loader starts a program of ours instead; in a
-/// dynamic program, a library of ours takes the place of its main. `root` is the root folder that the program's paths
-/// start in, if it is not this system's. Says what was done.
+/// Runs the graft's self-test, in a copy that differs in the one byte that requests it: the kernel loads the copy, the
+/// donor's start routine relocates itself, and instead of the program, a test calls the malloc family through the
+/// program's own entry points. No other code of the program runs. A dynamic loader starts a test program instead; in a
+/// dynamic program, a test library takes the place of main. `root` is the root folder of the program's paths, if it is
+/// not this system's. Returns the outcome for the report.
 ///
 /// # Errors
-/// A test that failed, a file that has no self-test of this format, what the system does not let be tried, and a
-/// program for another architecture that neither the kernel nor an emulator runs ([`Error::Untested`]).
+/// The test failed, the file has no self-test of this format, the system does not permit the test, or neither the
+/// kernel nor an emulator runs the program's architecture ([`Error::Untested`]).
 pub fn self_test(host: &Path, root: Option<&Path>, graft: &[u8], patience: Patience) -> Result<String, Error> {
     let graft = parsed(host, graft)?;
-    let moved = moved(host, Destination::in_place(host, root), &graft)?;
-    match &moved {
-        Some(moved) => run(host, root, &moved.read(host)?, patience),
+    let copy = program_copy(host, Destination::in_place(host, root), &graft)?;
+    match &copy {
+        Some(copy) => run(host, root, &copy.read(host)?, patience),
         None => run(host, root, &graft, patience),
     }
 }
@@ -78,11 +79,11 @@ fn run_program(host: &Path, graft: &Executable<'_>, patience: Patience) -> Resul
     judged(host, output, &by)
 }
 
-/// Runs stock and graft, which are for `arch`, with these arguments, without input, and compares what they print and
-/// how they end. The graft lies beside the stock file meanwhile, and gets the same `argv[0]`.
+/// Runs stock and graft, which are for `arch`, with these arguments and without input, and compares their output and
+/// exit status. The graft is beside the stock file meanwhile, and gets the same `argv[0]`.
 ///
 /// # Errors
-/// They differ, or cannot be run.
+/// They behave differently, or cannot be run.
 pub(crate) fn compare(
     host: &Path,
     root: Option<&Path>,
@@ -125,15 +126,11 @@ pub(crate) fn compare(
         }
         () if stock.stdout != graft.stdout => {
             let at = stock.stdout.iter().zip(&graft.stdout).take_while(|(one, other)| one == other).count();
-            format!(
-                "they print something else from byte {at} on ({} and {} bytes)",
-                stock.stdout.len(),
-                graft.stdout.len()
-            )
+            format!("their outputs differ from byte {at} on ({} and {} bytes)", stock.stdout.len(), graft.stdout.len())
         }
         () => {
             let errors = match (stock.stderr == graft.stderr, stock.stdout.is_empty() && stock.stderr.is_empty()) {
-                (false, _) => "; what they say on standard error differs",
+                (false, _) => "; their standard error differs",
                 (true, true) => "; both print nothing, which proves little",
                 (true, false) if !stock.status.success() => "; both fail, which proves little if that was not meant",
                 (true, false) if stock.stdout.is_empty() => ", and the same on standard error",

@@ -10,7 +10,7 @@ use crate::host::Host;
 use crate::host::archive::ArchiveHost;
 use crate::packed;
 
-/// Whether an archive without a record carries a graft of ours.
+/// Whether a file without a record carries a graft. `named`: the user named it, so it has to be readable as a host.
 pub(crate) fn carries_graft(host: &Path, named: bool) -> Result<bool, Error> {
     match signature(host)? {
         Signature::Archive => {}
@@ -30,7 +30,7 @@ pub(crate) fn carries_graft(host: &Path, named: bool) -> Result<bool, Error> {
     Ok(ArchiveHost::read(host, &bytes)?.carried().anything())
 }
 
-/// Whether the file at `host` carries a graft of ours; not one that cannot be read or understood.
+/// Whether the file at `host` carries a graft; `false` if it cannot be read or parsed.
 pub(crate) fn is_graft(host: &Path) -> bool {
     fs::metadata(host).is_ok_and(|found| found.is_file()) && carries_graft(host, true).unwrap_or(false)
 }

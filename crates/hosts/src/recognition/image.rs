@@ -9,10 +9,10 @@ use images::Format;
 
 use crate::error::{Error, IoContext};
 
-/// Whether a folder or file is a container image, or something else that holds a root file system; by its content.
+/// Whether a folder or file is a container image, by its content.
 ///
 /// # Errors
-/// It is one, and is damaged or of a form that cannot be edited.
+/// The image is damaged, or of a form that cannot be edited; so is a root file system as a tar.
 pub(crate) fn is_image(path: &Path) -> Result<bool, Error> {
     if !path.is_dir() && !is_plain(path)? {
         return Ok(false);
@@ -35,7 +35,7 @@ fn is_plain(path: &Path) -> Result<bool, Error> {
     Ok(is_file && File::open(path).and_then(|file| is_plain_tar(&file)).context(path, "read")?)
 }
 
-/// Whether a tar can be edited in this way: it is not compressed.
+/// Whether a file is a tar without compression, which can be edited.
 fn is_plain_tar(file: &File) -> io::Result<bool> {
     let mut magic = [0; 5];
     match file.read_exact_at(&mut magic, 257) {

@@ -1,4 +1,4 @@
-//! Recognises a target by its content.
+//! Recognises a target by its content, and never by its name: a file called `libc.a` may be a linker script.
 //!
 //! | module | what lives there |
 //! | --- | --- |
@@ -30,7 +30,7 @@ pub(crate) enum Kind {
     Folder(PathBuf),
     /// A container image: an OCI layout, as a folder or a tar.
     Image(PathBuf),
-    /// A packed bundle, as it seems: the real file where the target is a symbolic link.
+    /// A packed bundle, by its format: the real file where the target is a symbolic link.
     Packed(PathBuf, Format),
 }
 
@@ -48,18 +48,18 @@ impl Kind {
 pub struct Target(pub(crate) Kind);
 
 impl Target {
-    /// Opens and recognises what `path` names.
+    /// Opens and recognises the target at `path`.
     ///
     /// # Errors
-    /// It cannot be read, or is nothing that is known.
+    /// The target cannot be read, or is of no known kind.
     pub fn open(path: &Path) -> Result<Target, Error> {
         recognise(path).map(Target)
     }
 
-    /// The bytes of an executable; `None` if it is something else.
+    /// The bytes of an executable; `None` if the target is not one.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The bytes cannot be read.
     pub fn executable(&self) -> Result<Option<&[u8]>, Error> {
         match &self.0 {
             Kind::Executable(file) => file.bytes().map(Some),
@@ -71,7 +71,7 @@ impl Target {
 /// Whether the target is an executable, by its content.
 ///
 /// # Errors
-/// A target that cannot be read, or that is nothing that is known.
+/// The target cannot be read, or is of no known kind.
 pub fn is_executable(target: &Path) -> Result<bool, Error> {
     Ok(matches!(recognise(target)?, Kind::Executable(_)))
 }

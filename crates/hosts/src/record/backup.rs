@@ -1,4 +1,5 @@
-//! The file under the name of a host's backup, and the rule for whether it is the host's stock file.
+//! The file under the name of a host's backup, and the one rule for whether it is the host's stock file: the record
+//! names its SHA-256. The name alone is not evidence.
 
 use std::fs::File;
 use std::io::{Read, Seek};
@@ -17,10 +18,10 @@ pub(crate) struct Backup {
 }
 
 impl Backup {
-    /// What lies beside `host` under that name; `None` if nothing does.
+    /// The file beside `host` under that name; `None` if there is no such file.
     ///
     /// # Errors
-    /// It is no regular file, or cannot be read.
+    /// It is not a regular file, or cannot be read.
     pub(crate) fn beside(host: &Path) -> Result<Option<Backup>, Error> {
         let path = backup_path(host);
         let Some(file) = sidecar::open(&path)? else { return Ok(None) };
@@ -34,7 +35,7 @@ impl Backup {
         Ok(self.file)
     }
 
-    /// All that it holds.
+    /// The file's content.
     ///
     /// # Errors
     /// It cannot be read, or was written after its checksum was made.
@@ -50,10 +51,10 @@ impl Backup {
 }
 
 impl Record {
-    /// The stock file of `host`, which this record is about: `backup`, if that is what the record names.
+    /// The stock file of `host`: `backup`, if it is the file that this record names.
     ///
     /// # Errors
-    /// There is none, or it is another file.
+    /// The backup is missing, or is a different file.
     pub(crate) fn stock(&self, host: &Path, backup: Option<Backup>) -> Result<Backup, Error> {
         match backup {
             None => Err(Error::BackupMissing { path: host.to_owned(), backup: backup_path(host) }),

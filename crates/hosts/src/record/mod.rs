@@ -1,9 +1,10 @@
-//! The record of a graft, a file beside the host.
+//! The record of a graft, a file beside the host. It ties graft and backup together by their SHA-256, so that `undo`
+//! never restores a file that is not this graft's stock.
 //!
 //! | module | what lives there |
 //! | --- | --- |
 //! | `backup` | whether a backup is the stock file |
-//! | `sidecar` | what has these names, and whether it is ours |
+//! | `sidecar` | checks of the files under these names |
 
 pub(crate) mod backup;
 pub(crate) mod sidecar;
@@ -31,7 +32,7 @@ const MOST_RECORD: u64 = 1 << 20;
 pub struct Record {
     /// 1. Fields may be added, never renamed.
     pub schema_version: u32,
-    /// SHA-256 of the stock host, which is what the backup holds.
+    /// SHA-256 of the stock host, and so of the backup.
     pub stock_sha256: String,
     /// SHA-256 of the graft.
     pub graft_sha256: String,
@@ -56,7 +57,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// Whether `sha256` is a graft of the stock that this record speaks of.
+    /// Whether `sha256` is a graft that this record names.
     pub(crate) fn knows(&self, sha256: &str) -> bool {
         self.graft_sha256 == sha256 || self.replaced_sha256.as_deref() == Some(sha256)
     }
@@ -78,7 +79,7 @@ impl Record {
         }
     }
 
-    /// The record beside `host`, if it can be read and is about a file with this SHA-256.
+    /// The record beside `host`, if it can be read and names a graft with this SHA-256.
     pub(crate) fn about(host: &Path, sha256: &str) -> Option<Record> {
         Record::read(host).ok().flatten().filter(|record| record.knows(sha256))
     }
@@ -90,8 +91,8 @@ impl Record {
         text.into_bytes()
     }
 
-    /// The record in a new file for `host`, safely on disk. It has the owner of the host, where the system permits, and
-    /// may be read by those who may read the host; it is no program, whatever the host is.
+    /// Writes the record to a new file for `host`, synced to disk. The file has the host's owner, where the system
+    /// permits, and can be read by the users who can read the host; it is never executable.
     pub(crate) fn written(&self, host: &Path, like: &File) -> Result<TempPath, Error> {
         let mut file = new_file(host)?;
         let mode = like.metadata().context(host, "read")?.permissions().mode() & 0o044 | 0o600;
@@ -103,8 +104,8 @@ impl Record {
     }
 }
 
-/// The backup beside a graft, for comparing the two: `None` if `libc` has none; an error if the backup is not the stock
-/// file that the record names.
+/// The backup beside a graft, for comparing the two: `None` if `libc` has no backup; an error if the backup is not the
+/// stock file that the record names.
 pub fn stock_of(libc: &Path) -> Result<Option<PathBuf>, Error> {
     let host = real_file(libc)?;
     let Some(record) = Record::read(&host)? else { return Ok(None) };
@@ -140,7 +141,7 @@ mod tests {
         };
         fs::write(record_path(&host), record.encode()).unwrap();
         assert_eq!(Record::read(&host).unwrap().as_ref(), Some(&record));
-        // Of an earlier release, and of one that knows more.
+        // A record of an earlier release, and one of a later release with more fields.
         let text = String::from_utf8(record.encode()).unwrap();
         fs::write(record_path(&host), text.replacen('{', "{ \"later\": 1,", 1)).unwrap();
         assert_eq!(Record::read(&host).unwrap().as_ref(), Some(&record));

@@ -1,4 +1,5 @@
-//! Files under the names of a host's backup and record: what they are, and whether they are ours.
+//! Checks of the files under the names of a host's backup and record. A file there that allograft did not make would be
+//! replaced by a graft and deleted by `undo`, so it is refused.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -12,21 +13,21 @@ use crate::file::names::{backup_path, record_path};
 use crate::file::signature::kind_of;
 use crate::record::Record;
 
-/// Opens a backup or a record; `None` if there is none.
+/// Opens a backup or a record; `None` if it does not exist.
 ///
 /// # Errors
-/// Anything but a regular file is none of ours: a pipe would be waited for without end, a device read without end.
+/// It is not a regular file. A pipe would block without end, and a device could be read without end.
 pub(crate) fn open(path: &Path) -> Result<Option<File>, Error> {
     use std::io::ErrorKind::{InvalidFilename, NotFound};
     let foreign = |kind| Error::ForeignSidecar { path: path.to_owned(), reason: format!("it is {}", kind_of(kind)) };
     match fs::symlink_metadata(path) {
         Ok(there) if there.is_file() => {}
         Ok(there) => return Err(foreign(there.file_type())),
-        // A name that is too long for a backup is that of none.
+        // A name that is too long cannot belong to any file.
         Err(error) if matches!(error.kind(), NotFound | InvalidFilename) => return Ok(None),
         Err(error) => return Err(error).context(path, "read"),
     }
-    // It may have become something else since.
+    // Another process may have replaced it by a pipe or a link since.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = match openat(CWD, path, flags, Mode::empty()) {
         Ok(file) => File::from(file),
@@ -37,7 +38,7 @@ pub(crate) fn open(path: &Path) -> Result<Option<File>, Error> {
     if found.is_file() { Ok(Some(file)) } else { Err(foreign(found.file_type())) }
 }
 
-/// All that a backup holds; `None` if there is none.
+/// The content of a backup; `None` if it does not exist.
 pub(crate) fn read(path: &Path) -> Result<Option<Vec<u8>>, Error> {
     let Some(mut file) = open(path)? else { return Ok(None) };
     let mut bytes = Vec::new();
@@ -45,33 +46,32 @@ pub(crate) fn read(path: &Path) -> Result<Option<Vec<u8>>, Error> {
     Ok(Some(bytes))
 }
 
-/// The SHA-256 of a backup; `None` if there is none.
+/// The SHA-256 of a backup; `None` if it does not exist.
 pub(crate) fn sha256(path: &Path) -> Result<Option<String>, Error> {
     open(path)?.map(|file| digest::of_file(&file).context(path, "read")).transpose()
 }
 
-/// Refuses a host beside which a graft could not put its backup and its record without taking what is not ours. The
-/// host has this SHA-256 if it is stock.
+/// Refuses a host if writing its backup and record would replace a file that allograft did not make. `stock_sha256`:
+/// the host's SHA-256, if it is stock.
 pub(crate) fn may_be_written(host: &Path, stock_sha256: Option<&str>) -> Result<(), Error> {
     are_files(host)?;
     stock_sha256.map_or(Ok(()), |stock_sha256| are_ours(host, stock_sha256))
 }
 
-/// Refuses a host beside which something has the name of its backup or record that is no regular file: a graft would
-/// put its own in that place.
+/// Refuses a host if the name of its backup or record belongs to something that is not a regular file: a graft would
+/// replace it.
 fn are_files(host: &Path) -> Result<(), Error> {
     open(&record_path(host))?;
     open(&backup_path(host))?;
     Ok(())
 }
 
-/// Refuses a stock host with this SHA-256 beside which a file has the name of its backup or record that allograft has
-/// not made: it would be replaced, and deleted by `undo`. The backup of an earlier graft is ours, by what the record
-/// says.
+/// Refuses a stock host with this SHA-256 if a file that allograft did not make has the name of its backup or record:
+/// it would be replaced, and deleted by `undo`. The backup of an earlier graft is recognised by the record.
 fn are_ours(host: &Path, stock_sha256: &str) -> Result<(), Error> {
     let foreign = |path: &Path, reason: String| Err(Error::ForeignSidecar { path: path.to_owned(), reason });
     let record = match Record::read(host) {
-        Err(Error::MalformedRecord { path, reason }) => return foreign(&path, format!("it is no record: {reason}")),
+        Err(Error::MalformedRecord { path, reason }) => return foreign(&path, format!("it is not a record: {reason}")),
         other => other?,
     };
     let backup = backup_path(host);
@@ -105,7 +105,7 @@ mod tests {
         symlink("/dev/zero", &path).unwrap();
         refused("a symbolic link");
         fs::remove_file(&path).unwrap();
-        // Opened, it would be waited for.
+        // Opening a pipe would block.
         rustix::fs::mknodat(CWD, &path, rustix::fs::FileType::Fifo, Mode::RUSR, 0).unwrap();
         refused("a pipe");
         fs::remove_file(&path).unwrap();

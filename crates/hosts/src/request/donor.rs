@@ -11,7 +11,7 @@ pub(crate) fn offered(donor: &Donor) -> String {
     donor.arches().map(Arch::name).collect::<Vec<_>>().join(", ")
 }
 
-/// The donor's object with options and note filled in. `allograft` is the version of this program for the note.
+/// The donor's object with options and note filled in. `allograft` is this program's version, for the note.
 pub(crate) fn tuned(
     donor: &Donor,
     object: &[u8],

@@ -1,4 +1,4 @@
-//! A request: the host, the donors and the destination.
+//! A request: the donors, the destination, and the user's confirmations.
 
 pub(crate) mod donor;
 
@@ -12,7 +12,7 @@ use crate::VERSION;
 use crate::error::Error;
 use crate::request::donor::tuned;
 
-/// An allocator that may be grafted, and the options of it to bake in.
+/// An allocator that may be grafted, with the options to set in it.
 #[derive(Debug, Clone)]
 pub struct Candidate {
     /// The allocator.
@@ -22,24 +22,26 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// The donor as it is.
+    /// The donor with its default options.
     pub fn new(donor: &'static Donor) -> Candidate {
         Candidate { donor, settings: Vec::new() }
     }
 
-    /// Returns the first candidate whose donor `fits`; if there is none, the first, so that a message can name it.
+    /// Returns the first candidate whose donor `fits`; if no donor fits, the first candidate, so that a message can
+    /// name it.
     pub fn choose(candidates: &[Candidate], fits: impl Fn(&Donor) -> bool) -> Option<&Candidate> {
         candidates.iter().find(|one| fits(one.donor)).or(candidates.first())
     }
 }
 
-/// The donors to graft, the destination, and the ways of doing it.
+/// The donors to graft, the destination, and the user's confirmations.
 #[derive(Debug, Clone, Default)]
 pub struct Request {
-    /// The allocator: the first of these that there is for the host's architecture. Empty: the host keeps its own.
+    /// The allocators in order of preference: the first that exists for the host's architecture is grafted. If empty,
+    /// the host keeps its own.
     pub candidates: Vec<Candidate>,
-    /// Whether the string functions are grafted. `None`: into archives, where an allocator still is if they cannot be,
-    /// and not into executables.
+    /// Whether to graft string functions. `None`: into archives if possible (if not, the allocator alone), not into
+    /// executables.
     pub strings: Option<bool>,
     /// Where to write, leaving the target untouched; `None`: in place, with a backup.
     pub out: Option<PathBuf>,
@@ -47,36 +49,36 @@ pub struct Request {
     pub dry_run: bool,
     /// Replace a foreign allocator in a `libc.a`.
     pub force: bool,
-    /// Stock archives to take members from that such a `libc.a` has lost, or folders that hold them.
+    /// Stock archives, or folders that hold them: the source of members that such a `libc.a` has lost.
     pub stock: Vec<PathBuf>,
-    /// The root folder of an image in which the target lies: symbolic links in a folder start there.
+    /// The root folder of an image that contains the target: symbolic links are resolved in it.
     pub root: Option<PathBuf>,
     /// For executables: the arguments with which stock and graft are run and compared before anything is placed.
     pub arguments: Option<Vec<OsString>>,
-    /// For dynamic programs: load the donor from an existing shared object instead of merging it. The object's name as
-    /// the loader gets it, a path or a name to search for; without one, the path of
-    /// `liballograft.so` beside the program.
+    /// For dynamic programs: load the donor from an existing shared object instead of merging it. The inner value is
+    /// the object's name for the loader, a path or a name to search for; if it is `None`, the path of `liballograft.so`
+    /// beside the program.
     pub needed: Option<Option<OsString>>,
-    /// Replace the dynamic loader of the running system: every program that starts later has the graft. Or graft a
-    /// program that has other rights than its callers: set-id bits or capabilities.
+    /// The confirmation to replace the dynamic loader of the running system, which every program that starts later will
+    /// use; or to graft a program with set-id bits or capabilities.
     pub live: bool,
-    /// For executables of another architecture: graft although the self-test cannot run here.
+    /// For executables of a different architecture: graft although the self-test cannot run here.
     pub untested: bool,
     /// The processor time that an executable's self-test may take.
     pub patience: Patience,
 }
 
 impl Request {
-    /// A request for this donor.
-    pub fn of(donor: &'static Donor) -> Request {
+    /// A request for `donor`, with all else at its default.
+    pub fn new(donor: &'static Donor) -> Request {
         Request { candidates: vec![Candidate::new(donor)], ..Request::default() }
     }
 
-    /// Checks what is independent of the host, so that it can be reported before anything is read: that there is
-    /// something to graft, and that an allocator which the user named has such options.
+    /// Checks the parts that do not depend on the host, so that faults are reported before any file is read: the
+    /// request names something to graft, and an allocator that the user named has these options.
     ///
     /// # Errors
-    /// Nothing would be grafted, or the allocator has no such option.
+    /// Neither an allocator nor string functions are requested, or the allocator has no such option.
     pub fn check(&self) -> Result<(), Error> {
         match self.candidates.as_slice() {
             [] if self.strings == Some(false) => Err(Error::NothingToGraft),

@@ -1,4 +1,5 @@
-//! Grafts a packed bundle: once through it to plan every `libc.a`, once more to write it with the grafts in.
+//! Grafts a packed bundle in two passes: the first plans every `libc.a`, the second writes the bundle with the grafts.
+//! One pass would write before it is known that every graft succeeds, or would need the memory of all of them.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -35,8 +36,8 @@ use crate::transaction::staged::Staged;
 
 const MOST_MANIFEST: u64 = 1 << 20;
 
-/// A `libc.a` of which everything is decided.
-struct Decided {
+/// A `libc.a` with its finished plan.
+struct PlannedLibc {
     grafted: Grafted,
     ready: ReadyGraft,
 }
@@ -44,7 +45,7 @@ struct Decided {
 /// The `libc.a`s of a bundle, all planned and verified.
 #[derive(Default)]
 struct Survey {
-    decided: BTreeMap<Vec<u8>, Decided>,
+    decided: BTreeMap<Vec<u8>, PlannedLibc>,
     skipped: Vec<Skipped>,
     swift_sdks: Vec<String>,
     /// SHA-256 of the bundle.
@@ -52,7 +53,7 @@ struct Survey {
 }
 
 impl Survey {
-    /// Plans the graft of a file of the bundle, verifies it, and forgets its bytes.
+    /// Plans the graft of a file in the bundle, verifies it, and drops its bytes.
     fn plan(&mut self, bundle: &Path, name: &[u8], bytes: &[u8], planner: &mut Planner<'_>) -> Result<(), Error> {
         let path = inside(bundle, name);
         if let Some(found) = signature_of(bytes).found() {
@@ -70,7 +71,7 @@ impl Survey {
         let (ready, trial) = prepared.prove(bytes, planner)?;
         grafted.add(trial);
         ready.drop_bytes();
-        self.decided.insert(name.to_vec(), Decided { grafted, ready });
+        self.decided.insert(name.to_vec(), PlannedLibc { grafted, ready });
         Ok(())
     }
 }
@@ -97,7 +98,7 @@ fn survey(source: &Source<'_>, planner: &mut Planner<'_>) -> Result<Survey, Erro
     if survey.swift_sdks.is_empty() {
         return Err(Error::Packed { path: path.to_owned(), entry: None, problem: PackedError::NoSwiftSdk });
     }
-    // Files that have another name, and that a link calls libc.a: the links are known only now.
+    // Files of any name to which a link called libc.a points: the links are known only now.
     let by_link: Vec<Vec<u8>> = files.into_iter().filter(|name| !is_libc(name)).collect();
     if !by_link.is_empty() {
         let wants = |name: &[u8]| by_link.iter().any(|wanted| wanted == name).then_some(MOST_LIBC);
@@ -133,7 +134,7 @@ pub(crate) fn graft(
     let purpose = if out.is_some() { Purpose::Write } else { Purpose::Graft };
     let sink = Sink::of_graft(request, purpose, [place], watch)?;
     let file = File::open(host).context(host, "read")?;
-    let identity = Identity::of(&file.metadata().context(host, "read")?);
+    let identity = Identity::new(&file.metadata().context(host, "read")?);
     let source = Source { path: host, file: &file, format, watch };
     let mut surveyed = survey(&source, planner)?;
     let before: BTreeMap<Vec<u8>, Carried> =
@@ -151,7 +152,8 @@ pub(crate) fn graft(
         }
         _ => None,
     };
-    // A graft is made from its stock file, where that is available: nothing of an earlier donor is left then.
+    // A graft is replaced by starting from its stock file, if that is available: so nothing of an earlier donor
+    // remains.
     let source = match &stock {
         None => source,
         Some(stock) => {
@@ -161,7 +163,7 @@ pub(crate) fn graft(
                     surveyed = found;
                     from_stock
                 }
-                // The backup has a foreign allocator in it, and the members that it had lost are in the graft.
+                // The backup has a foreign allocator, and lacks members that the graft has.
                 Err(Error::Foreign { .. }) => source,
                 Err(Error::Refused { refusal, .. }) if refusal.is_about_foreign() => source,
                 Err(error) => return Err(error),
@@ -208,7 +210,7 @@ pub(crate) fn graft(
     Ok(written.map(|bundle| grafts(surveyed, before, bundle)))
 }
 
-/// Writes the bundle with the grafts in it, over the host, which had this SHA-256 and this identity, or elsewhere.
+/// Writes the bundle with the grafts in it: over the host, if it still has this SHA-256 and identity, or to `out`.
 fn write(
     source: &Source<'_>,
     survey: &Survey,
@@ -234,7 +236,7 @@ fn write(
     bundle.notes.extend(lost.iter().map(ToString::to_string));
     new.as_file().sync_all().context(&place_of_it, "write")?;
     bundle.tar_sha256 = copied.written_tar;
-    // Read again from what was written: each graft is the one that was proven, and the checksum is the file's.
+    // Read back from disk: each graft is the proven one, and the checksum is the file's.
     let graft = Staged::container(new.into_temp_path(), |written| {
         let changed = || Error::ChangedMeanwhile { path: place_of_it.clone() };
         let file = File::open(written).context(&place_of_it, "read")?;
@@ -259,9 +261,9 @@ fn write(
             Some(record)
         });
         let backup = bundle.action == Action::Grafted;
-        // A graft whose stock file is not known gets no record, and keeps none that is of another file.
+        // A graft without a known stock file gets no record; an existing record of a different file is reported.
         if record.is_none() && fs::symlink_metadata(record_path(host)).is_ok() {
-            bundle.notes.push("has a record beside it that is of another file".to_owned());
+            bundle.notes.push("has a record beside it that belongs to a different file".to_owned());
         }
         let change = Change {
             host,
@@ -282,7 +284,7 @@ fn write(
 
 fn grafts(survey: Survey, mut before: BTreeMap<Vec<u8>, Carried>, bundle: Bundle) -> Grafts {
     let mut hosts = Vec::new();
-    for (name, Decided { mut grafted, .. }) in survey.decided {
+    for (name, PlannedLibc { mut grafted, .. }) in survey.decided {
         grafted.before = before.remove(&name).unwrap_or_default();
         grafted.action = match bundle.action {
             Action::Planned if !grafted.unchanged => Action::Planned,
@@ -293,5 +295,5 @@ fn grafts(survey: Survey, mut before: BTreeMap<Vec<u8>, Carried>, bundle: Bundle
         grafted.source = bundle.source.as_deref().map(|source| inside(source, &name));
         hosts.push(grafted);
     }
-    Grafts { bundle: Some(bundle), swift_sdks: survey.swift_sdks, ..Grafts::of(hosts, survey.skipped) }
+    Grafts { bundle: Some(bundle), swift_sdks: survey.swift_sdks, ..Grafts::new(hosts, survey.skipped) }
 }

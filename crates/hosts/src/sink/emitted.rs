@@ -1,4 +1,4 @@
-//! Files that are made from no host: one with a donor, and a folder of files for a build system.
+//! Files that are made without a host: one with a donor, and a folder of files for a build system.
 
 use std::fs;
 use std::path::Path;
@@ -14,11 +14,11 @@ use crate::transaction::pending::Pending;
 use crate::transaction::staged::{Staged, StagedFolder};
 use crate::watch::Watch;
 
-/// Writes what has been verified to the file `out`, in one step: a reader sees the old file or all of the new one.
-/// The result is pending; `watch` hears of locks that are waited for.
+/// Writes a verified file to `out`, in one step: a reader sees the old file or the whole new one. The result is
+/// pending; `watch` is called for locks that are waited for.
 ///
 /// # Errors
-/// When `out` is a folder or a special file, or its folder is missing or cannot be written to.
+/// `out` is a folder or a special file, or its folder is missing or cannot be written to.
 pub fn write(out: &Path, file: Verified, watch: &Watch<'_>) -> Result<Pending<()>, Error> {
     let out = out::file(out, None)?;
     let file = Proven::of_donors(file);
@@ -28,11 +28,11 @@ pub fn write(out: &Path, file: Verified, watch: &Watch<'_>) -> Result<Pending<()
     })
 }
 
-/// Writes files to the folder `out`, which must not exist or be empty, in one step. The result is pending; `watch`
-/// hears of locks that are waited for.
+/// Writes files to the folder `out`, which must be missing or empty, in one step. The result is pending; `watch` is
+/// called for locks that are waited for.
 ///
 /// # Errors
-/// When `out` is something else, or its folder is missing or cannot be written to.
+/// `out` is neither missing nor an empty folder, or its folder is missing or cannot be written to.
 pub fn write_folder(out: &Path, files: &[(&str, &[u8])], watch: &Watch<'_>) -> Result<Pending<()>, Error> {
     let out = out::folder(out, None)?;
     Sink::open(Purpose::Write, [out.as_path()], watch)?.write((), |(), transaction| {

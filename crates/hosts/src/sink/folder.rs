@@ -1,4 +1,5 @@
-//! A copy of a folder with grafts in it (`-o`).
+//! A copy of a folder with grafts in it (`-o`), built under a temporary name: a run that is killed leaves no folder
+//! that looks complete.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
@@ -10,7 +11,7 @@ use crate::digest;
 use crate::error::rollback::Purpose;
 use crate::error::skipped::Skipped;
 use crate::error::{Error, IoContext};
-use crate::file::attributes::{self, Lost};
+use crate::file::attributes::{self, LostAttribute};
 use crate::file::host_file::read;
 use crate::file::names::host_of_sidecar;
 use crate::file::temporaries::{TemporaryFolder, is_temporary};
@@ -23,10 +24,10 @@ use crate::swift::bundle;
 use crate::transaction::pending::Pending;
 use crate::transaction::staged::{Staged, StagedFolder};
 
-/// Copies the folder to `out`, which must not exist or be empty, with every host grafted.
+/// Copies the folder to `out`, which must be missing or empty, with every host grafted.
 ///
 /// Symbolic links, modes, times and hard links among the copied files are kept, owners and extended attributes as far
-/// as permitted; backups and records of grafts stay behind. The copy gets its name when it is complete.
+/// as the system permits. Backups and records of grafts are not copied. The copy gets its name when it is complete.
 pub(crate) fn write_folder(
     folder: &Path,
     out: &Path,
@@ -38,7 +39,7 @@ pub(crate) fn write_folder(
     let dry_run = planner.request.dry_run;
     let mut grafts = BTreeMap::new();
     let (grafted, skipped) = hosts.each(planner, |file, planner| {
-        let prepared = prepared::of(&file, planner)?;
+        let prepared = prepared::prepare_file(&file, planner)?;
         let inside = prepared.path.strip_prefix(folder).unwrap_or(&prepared.path).to_owned();
         let mut grafted = prepared.elsewhere(out.join(&inside), dry_run);
         if !dry_run {
@@ -50,7 +51,7 @@ pub(crate) fn write_folder(
         Ok(grafted)
     })?;
     let swift_sdks = bundle::swift_sdks_in(folder);
-    let report = Grafts { swift_sdks, ..Grafts::of(grafted, skipped) };
+    let report = Grafts { swift_sdks, ..Grafts::new(grafted, skipped) };
     let sink = Sink::of_graft(planner.request, Purpose::Write, [out.as_path()], planner.watch)?;
     sink.write(report, |report, transaction| {
         let building = TemporaryFolder::create(&out)?;
@@ -61,7 +62,7 @@ pub(crate) fn write_folder(
         copy.folder(folder, Path::new(""), building.path())?;
         copy.finish_folders()?;
         report.notes = copy.notes();
-        // Read again from what was written: the grafts are those that were proven.
+        // Read back from disk: the grafts are the proven ones.
         let staged = StagedFolder::container(building, |written| {
             expected.iter().try_for_each(|(inside, sha256)| {
                 let path = written.join(inside);
@@ -75,8 +76,8 @@ pub(crate) fn write_folder(
     })
 }
 
-/// Copies a folder to the folder `to`, which is empty, and has `change` change the copy. Returns what the copy could
-/// not keep: clauses whose subject is the copy.
+/// Copies a folder to the empty folder `to`, then calls `change` on the copy. Returns the attributes that the copy
+/// could not keep, as clauses whose subject is the copy.
 pub(crate) fn copied(
     folder: &Path,
     to: &Path,
@@ -94,14 +95,14 @@ pub(crate) fn copied(
 }
 
 struct Copy<'a> {
-    /// Hosts by their path inside of the folder.
+    /// Grafts by their path inside the folder.
     grafts: BTreeMap<PathBuf, ReadyGraft>,
-    /// Files with several names: where the first one went.
+    /// Files with several names, by device and inode: the copy of the first name.
     links: HashMap<(u64, u64), PathBuf>,
-    /// Folders that still need their mode and times: source, path inside, and copy.
+    /// Folders that do not have their mode and times yet: source, path inside, and copy.
     folders: Vec<(PathBuf, PathBuf, PathBuf)>,
     skipped: &'a mut Vec<Skipped>,
-    /// The attributes that files could not keep, each with the number of files and the first of them.
+    /// The attributes that files could not keep, each with the number of files and the first file.
     lost: BTreeMap<String, (usize, PathBuf)>,
 }
 
@@ -158,13 +159,13 @@ impl Copy<'_> {
         attributes::carry_times(&source, &copy).context(to, "write")
     }
 
-    fn lose(&mut self, inside: &Path, lost: &[Lost]) {
+    fn lose(&mut self, inside: &Path, lost: &[LostAttribute]) {
         for lost in lost {
             self.lost.entry(lost.what()).or_insert_with(|| (0, inside.to_owned())).0 += 1;
         }
     }
 
-    /// The attributes that the copy could not keep: clauses whose subject is the copy.
+    /// The attributes that the copy could not keep, as clauses whose subject is the copy.
     fn notes(&self) -> Vec<String> {
         let note = |(what, (count, first)): (&String, &(usize, PathBuf))| {
             format!("holds {count} files and folders that could not keep {what}; the first is `{}`", first.display())
@@ -172,8 +173,8 @@ impl Copy<'_> {
         self.lost.iter().map(note).collect()
     }
 
-    /// Modes and times of folders, innermost first: a read-only folder takes no more files, and every file in it
-    /// changes its time.
+    /// Sets modes and times of folders, innermost first and after all files: a read-only folder takes no more files,
+    /// and each new file changes its folder's time.
     fn finish_folders(&mut self) -> Result<(), Error> {
         for (from, inside, to) in std::mem::take(&mut self.folders).iter().rev() {
             let (source, copy) = (File::open(from).context(from, "read")?, File::open(to).context(to, "write")?);

@@ -1,14 +1,14 @@
-//! Where grafts go: over their hosts in place, into a file, a folder, a bundle or an image.
+//! The destinations of grafts: in place over their hosts, a file, a folder, a bundle or an image.
 //!
 //! | module | what lives there |
 //! | --- | --- |
-//! | `out` | where `-o` may write |
+//! | `out` | the rule for where `-o` may write |
 //! | `folder` | a copy of a folder with grafts in it |
 //! | `emitted` | a file made from a donor alone, and files for a build system |
 //! | `bundle` | every `libc.a` of a packed bundle grafted |
 //!
-//! Whatever is written, a [`Sink`] is opened for it first and its transaction makes the names: so the locks, the
-//! leftovers of killed runs, the dry run and the way back after an error are in one place.
+//! Every write goes through a [`Sink`] and its transaction, so that locks, leftovers of killed runs, dry runs and the
+//! rollback after an error are in one place.
 
 pub(crate) mod bundle;
 pub(crate) mod emitted;
@@ -26,12 +26,12 @@ use crate::transaction::pending::Pending;
 use crate::transaction::place::remove_leftovers;
 use crate::watch::Watch;
 
-/// Files that are about to be written. Their folders are locked, and what killed runs left beside them is deleted. Of a
-/// dry run it is empty, and writes nothing.
+/// Files that are about to be written. Their folders are locked, and leftovers of killed runs beside them are deleted.
+/// In a dry run it is empty, and writes nothing.
 pub(crate) struct Sink(Option<(FolderLocks, Transaction)>);
 
 impl Sink {
-    /// Opens `files`, for a graft unless that is a dry run.
+    /// Opens `files` for a graft, unless the request is a dry run.
     ///
     /// # Errors
     /// A folder cannot be locked.
@@ -61,10 +61,11 @@ impl Sink {
         Ok(Sink(Some((locks, Transaction::new(purpose)))))
     }
 
-    /// Has `write` write and complete the result; nothing of a dry run. It stays pending until it has been reported.
+    /// Calls `write` to write the files and complete the result; in a dry run, only returns the result. It stays
+    /// pending until it has been reported.
     ///
     /// # Errors
-    /// Those of `write`, after all of it was taken back.
+    /// Those of `write`, after a rollback.
     pub(crate) fn write<T>(
         self,
         mut result: T,

@@ -1,4 +1,4 @@
-//! Where `-o` may write: one rule for every target.
+//! The rule for where `-o` may write, the same for every target: it replaces no file that the user could miss.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -13,7 +13,7 @@ fn refuse(out: &Path, reason: &'static str, help: &'static str) -> Error {
     Error::Out { out: out.to_owned(), reason, help }
 }
 
-/// A name that is free, in a folder that exists; without a slash at the end.
+/// Checks that `out` is a free name in an existing folder. Returns it without a slash at the end.
 fn new_name(out: &Path) -> Result<PathBuf, Error> {
     let place = out.file_name().map(|name| out.with_file_name(name)).unwrap_or_default();
     if folder_of(&place).is_dir() {
@@ -23,11 +23,10 @@ fn new_name(out: &Path) -> Result<PathBuf, Error> {
     }
 }
 
-/// The file to write for `-o out`, which may be there already and must not be `host`, the file that is read, if there
-/// is one.
+/// The file to write for `-o out`. It may exist, but must not be `host`, the file that is read.
 ///
 /// # Errors
-/// A folder, a special file, the host itself, the name of a backup or a record, and a folder that is not there.
+/// `out` is a folder, a special file, the host itself, or the name of a backup or a record; or its folder is missing.
 pub(crate) fn file(out: &Path, host: Option<&Path>) -> Result<PathBuf, Error> {
     let own = host.map(|host| fs::metadata(host).context(host, "read")).transpose()?;
     let is_own =
@@ -38,7 +37,7 @@ pub(crate) fn file(out: &Path, host: Option<&Path>) -> Result<PathBuf, Error> {
         Ok(there) if !there.is_file() => {
             return Err(refuse(out, "it is a special file", "name the file to write"));
         }
-        // Where the name is a link, the file behind it is replaced.
+        // If the name is a link, the file that it points to is replaced.
         Ok(_) => out.canonicalize().context(out, "write")?,
         Err(error) if is_missing(&error) => new_name(out)?,
         Err(error) => return Err(error).context(out, "write"),
@@ -49,11 +48,11 @@ pub(crate) fn file(out: &Path, host: Option<&Path>) -> Result<PathBuf, Error> {
     }
 }
 
-/// The file to write a graft of `host` to. What is there already is replaced only if it is empty, a copy of the host,
-/// or a graft of its kind; with `force` whatever it is.
+/// The file to write a graft of `host` to. An existing file is replaced only if it is empty, a copy of the host, or a
+/// graft of the host's kind; with `force`, in any case.
 ///
 /// # Errors
-/// As for [`file`], and a file that would be lost.
+/// As for [`file`]; or an existing file would be lost.
 pub(crate) fn graft(out: &Path, host: &Path, force: bool) -> Result<PathBuf, Error> {
     let place = file(out, Some(host))?;
     if force || !place.exists() || may_be_replaced(&place, host)? {
@@ -62,8 +61,8 @@ pub(crate) fn graft(out: &Path, host: &Path, force: bool) -> Result<PathBuf, Err
     Err(Error::OutIsOther { out: out.to_owned(), host: host.to_owned() })
 }
 
-/// Whether the file is empty, a copy of the host, or a graft of its kind. Packed bundles and images are not unpacked
-/// for that: a file of the same format may be replaced.
+/// Whether the file is empty, a copy of the host, or a graft of the host's kind. Packed bundles and images are not
+/// unpacked for this check: any file of the same format may be replaced.
 fn may_be_replaced(there: &Path, host: &Path) -> Result<bool, Error> {
     let (found, expected) = (start(there)?, start(host)?);
     if found.is_empty() {
@@ -89,7 +88,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Error> {
     fs::read(path).context(path, "read")
 }
 
-/// The first bytes of a file: enough for a header of a tar.
+/// The first bytes of a file, enough for a tar header.
 fn start(path: &Path) -> Result<Vec<u8>, Error> {
     let mut start = Vec::with_capacity(512);
     File::open(path).and_then(|file| file.take(512).read_to_end(&mut start)).context(path, "read")?;
@@ -101,10 +100,10 @@ fn is_tar(start: &[u8]) -> bool {
     start.get(257..262) == Some(b"ustar")
 }
 
-/// The folder to make, for a copy of the folder `root` if there is one: absent or empty, and not inside of `root`.
+/// The folder to make. It must be missing or empty, and not inside `root`, the folder that is copied.
 ///
 /// # Errors
-/// Everything else.
+/// It is neither, or is inside `root`.
 pub(crate) fn folder(out: &Path, root: Option<&Path>) -> Result<PathBuf, Error> {
     let (place, real) = match fs::metadata(out) {
         Ok(there) if there.is_dir() => {
@@ -116,7 +115,7 @@ pub(crate) fn folder(out: &Path, root: Option<&Path>) -> Result<PathBuf, Error> 
                 return Err(refuse(
                     out,
                     "the folder is not empty",
-                    "name a folder that does not exist yet; one that an interrupted run has made is whole",
+                    "name a folder that does not exist yet; a folder that an interrupted run has made is complete",
                 ));
             }
             (real.clone(), real)
@@ -131,7 +130,7 @@ pub(crate) fn folder(out: &Path, root: Option<&Path>) -> Result<PathBuf, Error> 
         Err(error) => return Err(error).context(out, "write"),
     };
     if root.is_some_and(|root| real.starts_with(root)) {
-        return Err(refuse(out, "it lies inside of the target", "name a folder outside of it"));
+        return Err(refuse(out, "it is inside the target", "name a folder outside of it"));
     }
     Ok(place)
 }

@@ -1,4 +1,4 @@
-//! Looks into a packed bundle without changing it: for checks of what is inside.
+//! Reads the hosts in a packed bundle without changing it, for `inspect` and `verify`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,32 +14,32 @@ use crate::packed::inside;
 use crate::recognition::{Kind, recognise};
 use crate::record::stock_of;
 
-/// The start files that lie beside a `libc.a`.
+/// The start files beside a `libc.a`.
 const START: [&[u8]; 5] = [b"crt1.o", b"rcrt1.o", b"Scrt1.o", b"crti.o", b"crtn.o"];
 const MOST_START: u64 = 1 << 20;
 
-/// How much of a bundle is written anywhere to be looked at: a hundred `libc.a`s, where SDKs have two to six.
+/// The limit on the bytes that are unpacked from a bundle: a hundred `libc.a`s; SDKs have two to six.
 const MOST_WRITTEN: u64 = 512 << 20;
-/// How many `libc.a`s are looked at.
+/// The limit on the number of `libc.a`s.
 const MOST_HOSTS: u64 = 10_000;
 
-/// A grafted `libc.a` out of a packed bundle.
+/// A grafted `libc.a` from a packed bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FoundGraft {
-    /// The bundle's path and the file's in it, for messages.
+pub struct UnpackedGraft {
+    /// The path of the bundle, and in it of the file, for messages.
     pub name: PathBuf,
-    /// Where it has been unpacked, with the start files that lie beside it in the bundle.
+    /// The path to which it was unpacked, with the start files that are beside it in the bundle.
     pub libc: PathBuf,
-    /// The file in the bundle's backup, if there is one.
+    /// Its stock file from the bundle's backup, if the bundle has one.
     pub stock: Option<PathBuf>,
 }
 
-/// Shows every `libc.a` of a packed bundle to `see`, one after the other, with the path by which it is spoken of.
-/// Nothing is written. `false` if `target` is no packed bundle.
+/// Calls `see` with every `libc.a` of a packed bundle and its path for messages. Writes no file. Returns `false` if
+/// `target` is not a packed bundle.
 ///
 /// # Errors
-/// A bundle that cannot be read, is damaged or out of all proportion, or holds no `libc.a`.
-pub fn each_host(target: &Path, see: &mut dyn FnMut(PathBuf, &[u8])) -> Result<bool, Error> {
+/// The bundle cannot be read, is damaged or beyond a size limit, or holds no `libc.a`.
+pub fn for_each_host(target: &Path, see: &mut dyn FnMut(PathBuf, &[u8])) -> Result<bool, Error> {
     let Kind::Packed(bundle, format) = recognise(target)? else { return Ok(false) };
     let mut seen = 0;
     scan(&bundle, format, &libcs, &mut |name, bytes| {
@@ -51,12 +51,12 @@ pub fn each_host(target: &Path, see: &mut dyn FnMut(PathBuf, &[u8])) -> Result<b
     if seen == 0 { Err(Error::NoHost { folder: bundle, programs: Programs::default() }) } else { Ok(true) }
 }
 
-/// Unpacks every `libc.a` of a packed bundle that carries a graft below the folder `into`, and what it takes to link
-/// with it; `None` if `target` is no packed bundle.
+/// Unpacks every grafted `libc.a` of a packed bundle below the folder `into`, with the start files to link with it;
+/// `None` if `target` is not a packed bundle.
 ///
 /// # Errors
-/// As [`each_host`]; and grafts that are larger than those of any SDK.
-pub fn unpack_grafts(target: &Path, into: &Path) -> Result<Option<Vec<FoundGraft>>, Error> {
+/// As [`for_each_host`]; or the grafts are larger than those of any SDK.
+pub fn unpack_grafts(target: &Path, into: &Path) -> Result<Option<Vec<UnpackedGraft>>, Error> {
     let Kind::Packed(bundle, format) = recognise(target)? else { return Ok(None) };
     let Some(grafts) = unpack(&bundle, format, &into.join("graft"), is_graft)? else {
         return Err(Error::NoHost { folder: bundle, programs: Programs::default() });
@@ -66,7 +66,7 @@ pub fn unpack_grafts(target: &Path, into: &Path) -> Result<Option<Vec<FoundGraft
         None => None,
     };
     let stock = stock.unwrap_or_default();
-    let unpacked = |(name, libc): (Vec<u8>, PathBuf)| FoundGraft {
+    let unpacked = |(name, libc): (Vec<u8>, PathBuf)| UnpackedGraft {
         stock: stock.get(&name).cloned(),
         name: inside(&bundle, &name),
         libc,
@@ -79,11 +79,11 @@ fn at_most(bundle: &Path, what: &'static str, found: u64, unit: &'static str, li
     PackedError::at_most(what, found, unit, limit).map_err(refused)
 }
 
-/// Where the `libc.a`s of a bundle have been unpacked, by name.
+/// The paths to which the `libc.a`s of a bundle were unpacked, by name.
 type Libcs = BTreeMap<Vec<u8>, PathBuf>;
 
-/// Writes the `libc.a`s that are `wanted`, and all start files, into numbered folders below `into`: no name out of the
-/// bundle is used as a path. Returns where each `libc.a` is; `None` if the bundle holds none at all.
+/// Writes the `libc.a`s that are `wanted`, and all start files, into numbered folders below `into`: no name from the
+/// bundle becomes a path. Returns the path of each `libc.a`; `None` if the bundle holds none.
 fn unpack<W>(bundle: &Path, format: Format, into: &Path, wanted: W) -> Result<Option<Libcs>, Error>
 where
     W: Fn(&Path, &[u8], &[u8]) -> Result<bool, Error>,
@@ -103,7 +103,7 @@ where
         let number = *folders.entry(folder.to_vec()).or_insert(next);
         let folder = into.join(number.to_string());
         fs::create_dir_all(&folder).context(&folder, "write")?;
-        // One of six names that are known to be harmless.
+        // One of six names, all of which are harmless.
         let path = inside(&folder, file);
         fs::write(&path, bytes).context(&path, "write")?;
         if is_libc(name) {

@@ -1,10 +1,10 @@
-//! Where hosts come from: a file, or a folder that holds some.
+//! The sources of hosts: a file, or a folder that holds some.
 //!
 //! | module | what lives there |
 //! | --- | --- |
 //! | `walk` | the `libc.a`s and the grafts under a folder |
 //! | `programs` | the linked programs under a folder |
-//! | `contents` | a look into a packed bundle, for checks of what is inside |
+//! | `contents` | the hosts in a packed bundle, to be checked |
 
 pub(crate) mod contents;
 pub(crate) mod programs;
@@ -36,7 +36,7 @@ pub(crate) enum Hosts {
 }
 
 impl Hosts {
-    /// Every `libc.a` under a folder, which may lie in the root folder of an image.
+    /// Every `libc.a` under a folder, which may be in the root folder of an image.
     pub(crate) fn folder(folder: &Path, root: Option<&Path>) -> Result<Hosts, Error> {
         let found = walk(folder, root)?;
         let mut skipped = found.skipped;
@@ -59,11 +59,11 @@ impl Hosts {
         one.into_iter().chain(several.iter().map(PathBuf::as_path))
     }
 
-    /// Hands each host to `take`, one after the other. Returns what `take` makes of them, and what was left alone. A
-    /// file that was opened before this is the one that has its name now.
+    /// Calls `take` with each host. Returns the results, and the files that were left alone. A file that was opened
+    /// earlier is opened again if its name belongs to a different file now.
     ///
     /// # Errors
-    /// One of them cannot be grafted, or none in the folder can.
+    /// A host cannot be grafted, or the folder has none that can.
     pub(crate) fn each<'p, T>(
         self,
         planner: &mut Planner<'p>,

@@ -1,4 +1,4 @@
-//! Finds what lies under a folder: `libc.a`s, and grafts by their records.
+//! Finds the hosts under a folder: `libc.a`s by name, grafts by their records.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -11,23 +11,23 @@ use crate::file::names::host_of_sidecar;
 use crate::file::temporaries::is_temporary;
 use crate::system::root::resolve;
 
-/// The contents of a folder, sorted by path. Paths start with the folder as it was given.
+/// The hosts in a folder, sorted by path. Paths start with the folder as the user typed it.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
-    /// Files that are called `libc.a`, and files that symbolic links of this name lead to; each one once.
+pub(crate) struct FolderHosts {
+    /// Files called `libc.a`, and files to which symbolic links of this name point; each one once.
     pub(crate) archives: BTreeSet<PathBuf>,
     /// Files that have a backup or a record beside them.
     pub(crate) with_sidecars: BTreeSet<PathBuf>,
-    /// Symbolic links called `libc.a` that lead out of the folder or nowhere.
+    /// Symbolic links called `libc.a` that point out of the folder or to no file.
     pub(crate) skipped: Vec<Skipped>,
 }
 
-/// Walks `folder`, symbolic links read as in the image with this root, or as they are. Symbolic links to folders are
-/// not followed: inside, the walk gets there anyway; outside is not ours.
-pub(crate) fn walk(folder: &Path, image: Option<&Path>) -> Result<Found, Error> {
+/// Walks `folder`. With `image`, symbolic links are resolved in that root folder. Links to folders are not followed:
+/// folders inside are walked anyway, and folders outside are not part of the target.
+pub(crate) fn walk(folder: &Path, image: Option<&Path>) -> Result<FolderHosts, Error> {
     let image = image.map(|image| image.canonicalize().context(image, "read")).transpose()?;
     let root = folder.canonicalize().context(folder, "read")?;
-    let mut found = Found::default();
+    let mut found = FolderHosts::default();
     let mut links = BTreeMap::new();
     let mut waiting = vec![folder.to_owned()];
     while let Some(current) = waiting.pop() {
@@ -65,15 +65,15 @@ pub(crate) fn walk(folder: &Path, image: Option<&Path>) -> Result<Found, Error> 
                 continue;
             }
             Ok(Ok(_)) => "a symbolic link to a folder",
-            Ok(Err(_)) => "a symbolic link that leads out of the folder",
-            Err(_) => "a symbolic link that leads nowhere",
+            Ok(Err(_)) => "a symbolic link that points out of the folder",
+            Err(_) => "a symbolic link to no file",
         };
         found.skipped.push(Skipped { path, reason: reason.to_owned() });
     }
     Ok(found)
 }
 
-/// Where `path`, which lies in the image, leads to.
+/// Resolves `path`, which is in the image.
 fn in_image(image: &Path, path: &Path) -> io::Result<PathBuf> {
     let outside = || io::Error::from(io::ErrorKind::NotFound);
     resolve(image, path.strip_prefix(image).map_err(|_| outside())?)
@@ -96,7 +96,7 @@ mod tests {
         let found = walk(&image.join("usr"), Some(&image)).unwrap();
         assert_eq!(found.archives.into_iter().collect::<Vec<_>>(), [image.join("usr/lib/libc-1.2.a")]);
         let found = walk(&image.join("opt"), Some(&image)).unwrap();
-        assert!(found.archives.is_empty() && found.skipped.len() == 1, "it leads out of the folder");
+        assert!(found.archives.is_empty() && found.skipped.len() == 1, "it points out of the folder");
         let found = walk(&image, None).unwrap();
         assert!(found.archives.is_empty() && found.skipped.len() == 2, "not what the build machine has there");
     }

@@ -6,13 +6,13 @@ use std::path::Path;
 
 use serde_json::Value;
 
-/// The names of the Swift SDKs that an `info.json` lists, as `swift sdk list` and `--swift-sdk` have them, sorted; none
-/// where it is no manifest of such a bundle.
+/// The names of the Swift SDKs that an `info.json` lists, in the spelling of `swift sdk list` and `--swift-sdk`,
+/// sorted; empty if it is not the manifest of such a bundle.
 pub(crate) fn swift_sdks(manifest: &[u8]) -> Vec<String> {
     let Ok(manifest) = serde_json::from_slice::<Value>(manifest) else { return Vec::new() };
     let artifacts = manifest["artifacts"].as_object();
     let is_sdk = |artifact: &Value| {
-        // The second was the name until Swift 6.0.
+        // The second is the name before Swift 6.0.
         matches!(artifact["type"].as_str(), Some("swiftSDK" | "crossCompilationDestination"))
     };
     let mut names: Vec<String> = artifacts
@@ -25,11 +25,11 @@ pub(crate) fn swift_sdks(manifest: &[u8]) -> Vec<String> {
     names
 }
 
-/// Returns the Swift SDKs of an unpacked bundle; none where the folder is not a bundle.
+/// Returns the Swift SDKs of an unpacked bundle; empty if the folder is not a bundle.
 pub(crate) fn swift_sdks_in(folder: &Path) -> Vec<String> {
     let mut manifest = Vec::new();
     let path = folder.join("info.json");
-    // Opening a pipe without a writer would wait forever.
+    // Opening a pipe without a writer would block forever.
     if !path.is_file() {
         return Vec::new();
     }

@@ -3,7 +3,7 @@
 //!
 //! | module | what lives there |
 //! | --- | --- |
-//! | `bundle` | what a Swift SDK bundle says of itself |
+//! | `bundle` | the manifest of a Swift SDK bundle |
 
 pub(crate) mod bundle;
 
@@ -17,7 +17,7 @@ use crate::swift::bundle::swift_sdks_in;
 /// The prefix of a target that names an installed Swift SDK.
 const PREFIX: &[u8] = b"swift:";
 
-/// The target that is meant: the bundle of an installed Swift SDK for `swift:ID`, else `target` itself.
+/// Resolves `swift:ID` to the bundle of an installed Swift SDK; returns every other target unchanged.
 pub fn locate(target: &Path) -> Result<PathBuf, Error> {
     match target.as_os_str().as_bytes().strip_prefix(PREFIX) {
         Some(id) => installed(&folder_of_sdks(), &String::from_utf8_lossy(id)),
@@ -33,7 +33,7 @@ pub fn installed_swift_sdks() -> Result<Vec<String>, Error> {
     Ok(bundles(&folder_of_sdks())?.iter().flat_map(|bundle| swift_sdks_in(bundle)).collect())
 }
 
-/// Where SwiftPM keeps Swift SDKs on Linux.
+/// The folder in which SwiftPM keeps Swift SDKs on Linux.
 fn folder_of_sdks() -> PathBuf {
     let variable = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let home = || variable("HOME").unwrap_or_default().join(".swiftpm");

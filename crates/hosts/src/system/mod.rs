@@ -1,4 +1,5 @@
-//! The files of a system, in whose root folder a dynamic program finds its libraries.
+//! The files of a system, in whose root folder a dynamic program finds its libraries. The inspector reads no file
+//! itself: it asks this implementation of its trait `Tree`.
 //!
 //! | module | what lives there |
 //! | --- | --- |
@@ -18,20 +19,20 @@ use inspector::{ProgramFile, Tree, TreeFile};
 
 use crate::system::root::in_root;
 
-/// The variable by which QEMU finds the root folder of a program that it runs.
+/// The variable that gives QEMU the root folder of the program that it runs.
 pub(crate) const EMULATED_ROOT: &str = "QEMU_LD_PREFIX";
 
-/// The most names of one folder that are looked at.
+/// The limit on the names of one folder that are read.
 const MOST_NAMES: usize = 100_000;
 
-/// A root folder: that of this system, or of an image.
+/// A root folder: the system's own, or an image's.
 #[derive(Debug)]
 pub struct System {
     root: PathBuf,
 }
 
 impl System {
-    /// Returns the system with this root folder; without one, the one that this runs on.
+    /// Returns the system with this root folder; without one, the running system.
     ///
     /// # Errors
     /// The folder cannot be read.
@@ -39,17 +40,17 @@ impl System {
         Ok(System { root: fs::canonicalize(root.unwrap_or(Path::new("/")))? })
     }
 
-    /// Returns where a program is in this system: what its dynamic section calls its own folder.
+    /// Returns a program's place in this system, to which `$ORIGIN` in its dynamic section refers.
     ///
     /// # Errors
-    /// The file is gone, or not in the root.
+    /// The file is missing, or not in the root folder.
     pub fn place(&self, program: &Path) -> io::Result<ProgramFile> {
         let path = fs::canonicalize(program)?;
         let metadata = fs::metadata(&path)?;
         Ok(ProgramFile { file: self.found(&path, &metadata)?, privileged: metadata.mode() & 0o6000 != 0 })
     }
 
-    /// Resolves an absolute path in the root; `None` if there is nothing.
+    /// Resolves an absolute path in the root folder; `None` if it does not exist.
     fn resolved(&self, path: &[u8]) -> Result<Option<PathBuf>, String> {
         match in_root(&self.root, Path::new(OsStr::from_bytes(path))) {
             Ok(path) => Ok(Some(path)),
@@ -78,7 +79,7 @@ impl Tree for System {
     }
 
     fn read(&self, file: &TreeFile) -> Result<Vec<u8>, String> {
-        // Resolved again: another program may have put a link there meanwhile.
+        // Resolved again, since another process may have put a link there meanwhile.
         let path = self.resolved(&file.path)?.ok_or("it is gone")?;
         fs::read(&path).map_err(|error| error.to_string())
     }
@@ -96,20 +97,20 @@ impl Tree for System {
 
     fn is_folder(&self, path: &[u8]) -> Result<bool, String> {
         let Some(path) = self.resolved(path)? else { return Ok(false) };
-        // A link to what is gone was a link a moment ago, and is none now.
+        // Resolved just now: a link here means that another process has changed it.
         fs::symlink_metadata(&path).map(|metadata| metadata.is_dir()).map_err(|error| error.to_string())
     }
 }
 
-/// The paths that a program sees under an emulator with a root folder: those in it, and where it has none, this
-/// system's (qemu, util/path.c).
+/// The paths that a program sees under an emulator with a root folder: those in the folder and, where it lacks one, the
+/// running system's (qemu, util/path.c).
 #[derive(Debug)]
-pub(crate) struct Emulated {
+pub(crate) struct EmulatedTree {
     pub(crate) root: System,
     pub(crate) here: System,
 }
 
-impl Tree for Emulated {
+impl Tree for EmulatedTree {
     fn find(&self, path: &[u8]) -> Result<Option<TreeFile>, String> {
         match self.root.find(path)? {
             Some(found) => Ok(Some(found)),

@@ -1,15 +1,16 @@
-//! Paths in the root folder of an image: every symbolic link as it will be in there, none out of it.
+//! Resolves paths in the root folder of an image: absolute symbolic links start at that root, and no link leaves it. On
+//! the build machine, the same link would point to the build machine's own files.
 
 use std::path::{Component, Path, PathBuf};
 use std::{fs, io};
 
 use crate::error::{Error, IoContext};
 
-/// So many links in a row are a circle. (Linux: MAXSYMLINKS.)
+/// More links in a row count as a circle. (Linux: MAXSYMLINKS.)
 const MOST_LINKS: usize = 40;
 
-/// The path outside of what is called `path` inside of the folder `root`: no part of it below `root` is a symbolic
-/// link. As a process would that has `root` for its root: absolute links start there, and `..` does not lead above it.
+/// Resolves `path`, which is relative to the folder `root`, as a process with that root folder would: absolute links
+/// start there, and `..` does not leave it. In the result, no part below `root` is a symbolic link.
 pub fn in_root(root: &Path, path: &Path) -> Result<PathBuf, Error> {
     resolve(root, path).context(&root.join(path.strip_prefix("/").unwrap_or(path)), "read")
 }
@@ -72,7 +73,7 @@ mod tests {
             assert_eq!(resolved(path), libc, "{path}");
         }
         assert_eq!(resolved("/"), Some(root.join("")));
-        // There is no /libc.a in the root.
+        // The root has no /libc.a.
         assert_eq!(resolved("usr/lib/above"), None);
         assert_eq!(resolved("circle"), None);
         assert_eq!(resolved("missing"), None);

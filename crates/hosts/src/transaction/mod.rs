@@ -1,10 +1,11 @@
-//! Files that take other files' names, one rename each, and all of it taken back unless the whole succeeds.
+//! Gives files new names, one rename each, and rolls all of it back unless everything succeeds. A reader never sees
+//! half a file, and a folder of many hosts is grafted as a whole or not at all.
 //!
 //! | module | what lives there |
 //! | --- | --- |
 //! | `staged` | files that are ready to take a name |
-//! | `place` | the order in which backup, record and host are written, and what a killed run leaves |
-//! | `pending` | what was done, until it has been reported |
+//! | `place` | the order in which backup, record and host are written, and the states that a kill can leave |
+//! | `pending` | a result that can be rolled back until it has been reported |
 
 pub(crate) mod pending;
 pub(crate) mod place;
@@ -24,14 +25,14 @@ use crate::file::names::folder_of;
 use crate::file::temporaries::{TemporaryFolder, remove_folder, temporary};
 use crate::transaction::staged::{Staged, StagedFolder};
 
-/// Renames made so far. Dropped before `commit`, it takes them back as far as that can be done.
+/// The renames made so far. Dropped before `commit`, it rolls them back as far as possible.
 pub(crate) struct Transaction {
     purpose: Purpose,
     steps: Vec<Step>,
 }
 
 struct Step {
-    /// Whose name, backup or record it is.
+    /// The host to which the name belongs: its own, its backup's or its record's.
     host: PathBuf,
     path: PathBuf,
     before: Previous,
@@ -40,11 +41,11 @@ struct Step {
 enum Previous {
     /// The name was free.
     Nothing,
-    /// The file that had the name, under another one.
+    /// The file that had the name, under a temporary one.
     Kept(TempPath),
-    /// The folder that had the name, under another one.
+    /// The folder that had the name, under a temporary one.
     KeptFolder(TemporaryFolder),
-    /// The file that had the name has this one, which was that of the file that has the name now.
+    /// The two files have exchanged names: the one that had the name has this one now.
     Exchanged(PathBuf),
 }
 
@@ -53,7 +54,7 @@ impl Transaction {
         Transaction { purpose, steps: Vec::new() }
     }
 
-    /// Gives the name `path` to the file `new`, in one rename; temporary names are made after `host`.
+    /// Gives the name `path` to the file `new`, in one rename. Temporary names begin with the name of `host`.
     pub(crate) fn swap(&mut self, host: &Path, new: Staged, path: &Path) -> Result<(), Error> {
         let new = new.into_file();
         let before = match fs::symlink_metadata(path) {
@@ -62,8 +63,8 @@ impl Transaction {
                 Previous::Nothing
             }
             _ => match Staged::second_name(host, path) {
-                // A second name first: for processes that run the old file, the kernel goes on to name it `path`, with
-                // `(deleted)` behind it, where an exchange would show the temporary name (/proc/PID/exe).
+                // A second name first: the kernel then still names the old file `path (deleted)` in /proc/PID/exe of
+                // the processes that run it. After an exchange it would show the temporary name.
                 Ok(old) => {
                     new.persist(path).map_err(|error| error.error).context(path, "replace")?;
                     Previous::Kept(old.into_file())
@@ -80,15 +81,15 @@ impl Transaction {
         Ok(())
     }
 
-    /// Gives the name `path` to the file `new`, which has nothing beside it.
+    /// Gives the name `path` to the file `new`, which has neither backup nor record.
     pub(crate) fn write(&mut self, new: Staged, path: &Path) -> Result<(), Error> {
         self.swap(path, new, path)?;
-        // The file is in place; that a crash of the machine might still undo it is no failure.
+        // The file is in place. That a crash of the machine could still undo the rename is not a failure.
         let _ = sync_folder(folder_of(path));
         Ok(())
     }
 
-    /// Gives the name `path` to the folder `new`. There is nothing of this name, or an empty folder.
+    /// Gives the name `path`, which is free or an empty folder's, to the folder `new`.
     pub(crate) fn write_folder(&mut self, new: StagedFolder, path: &Path) -> Result<(), Error> {
         self.swap_folder(new, path)?;
         let _ = sync_folder(folder_of(path));
@@ -114,14 +115,14 @@ impl Transaction {
         Ok(())
     }
 
-    /// Exchanges the names of `host` and of `other`, a sidecar of it, in one step.
+    /// Exchanges the names of `host` and its sidecar `other`, in one step.
     pub(crate) fn exchange(&mut self, host: &Path, other: &Path) -> io::Result<()> {
         links::exchange(host, other)?;
         self.note(host, host, Previous::Exchanged(other.to_owned()));
         Ok(())
     }
 
-    /// Takes the name `path` from the file that has it, which is deleted in the end. Nothing, if there is none.
+    /// Takes the name `path` from its file, which `commit` deletes. Does nothing if the name is free.
     pub(crate) fn remove(&mut self, host: &Path, path: &Path) -> io::Result<()> {
         match temporary(host, |name| links::move_to(path, name)) {
             Ok(moved) => {
@@ -137,21 +138,21 @@ impl Transaction {
         self.steps.push(Step { host: host.to_owned(), path: path.to_owned(), before });
     }
 
-    /// Everything succeeded: forgets what was there before.
+    /// Everything succeeded: deletes the replaced files.
     pub(crate) fn commit(mut self) {
         self.steps.clear();
     }
 
-    /// Takes everything back, last step first.
+    /// Rolls everything back, last step first.
     ///
     /// # Errors
-    /// What could not be. A step of a host that fails ends it for this host: record and backup of one that stays
-    /// grafted must stay.
+    /// The steps that could not be rolled back. After a failed step, the host's earlier steps stay: a host that stays
+    /// grafted must keep its record and backup.
     pub(crate) fn roll_back(mut self) -> Result<(), RollbackFailure> {
         self.roll_back_all()
     }
 
-    /// `cause`, after everything has been taken back; or both, if that could not be done.
+    /// Rolls everything back and returns `cause`; if the rollback fails, returns both errors.
     pub(crate) fn failed(self, cause: Error) -> Error {
         match self.roll_back() {
             Ok(()) => cause,
@@ -181,7 +182,7 @@ impl Transaction {
 
 impl Drop for Transaction {
     fn drop(&mut self) {
-        // A caller that can report an error has called `commit` or `roll_back`.
+        // A caller that can report an error has called `commit` or `roll_back` before.
         let _ = self.roll_back_all();
     }
 }
@@ -211,7 +212,7 @@ impl Previous {
     }
 }
 
-/// Makes renames in `folder` safe against a loss of power, where the file system can do that.
+/// Syncs renames in `folder` to disk, if the file system can.
 pub(crate) fn sync_folder(folder: &Path) -> Result<(), Error> {
     let handle = File::open(folder).context(folder, "open")?;
     match handle.sync_all() {
@@ -243,7 +244,7 @@ mod tests {
         Staged::container(new.into_temp_path(), |_| Ok(())).unwrap()
     }
 
-    /// File systems of every kind: hard links and exchange there, or either missing, or both.
+    /// Runs `work` with hard links and exchange available, with either missing, and with both missing.
     fn on_each(work: impl Fn()) {
         for (links, exchange) in [(false, false), (true, false), (false, true), (true, true)] {
             lacking::without(links, exchange, &work);
@@ -324,7 +325,7 @@ mod tests {
             let link = folder.path().join("out.a");
             std::os::unix::fs::symlink("nowhere", &link).unwrap();
             let mut transaction = Transaction::new(Purpose::Write);
-            // Without both, such a link has no second name: nothing is done then.
+            // Without hard links and exchange, such a link cannot be kept: it is refused.
             let done = transaction.swap(&link, fresh(&host, "graft"), &link);
             assert!(done.is_err() || fs::read_to_string(&link).unwrap() == "graft");
             transaction.roll_back().unwrap();
@@ -343,7 +344,7 @@ mod tests {
             transaction.swap(host, fresh(host, "record"), &record).unwrap();
             transaction.swap(host, fresh(host, "graft"), host).unwrap();
         }
-        // Another process deletes what was kept of the first.
+        // Another process deletes the kept file of the first host.
         for entry in fs::read_dir(folder.path()).unwrap().flatten() {
             if entry.file_name().to_string_lossy().starts_with(".allograft-tmp-a-") {
                 fs::remove_file(entry.path()).unwrap();

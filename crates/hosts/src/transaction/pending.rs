@@ -1,4 +1,5 @@
-//! Completed work that can still be rolled back, until its result has been reported.
+//! Completed work that can still be rolled back, until its result has been reported: if standard output is closed or
+//! full, the user would not know that files have changed.
 
 use std::ops::Deref;
 
@@ -6,15 +7,16 @@ use crate::error::rollback::RollbackFailure;
 use crate::file::lock::FolderLocks;
 use crate::transaction::Transaction;
 
-/// The result of an operation whose files are all in place, and what they replaced still there under temporary names.
+/// The result of an operation. Its files are all in place, and the files that they replaced are kept under temporary
+/// names.
 ///
-/// The caller commits it once it has reported the result, or takes it back if the report fails. Dropped, it is taken
+/// The caller commits it once it has reported the result, or rolls it back if the report fails. Dropping it rolls it
 /// back.
 #[must_use = "what is neither committed nor taken back is taken back in silence"]
 pub struct Pending<T> {
     result: T,
     transaction: Option<Transaction>,
-    /// No other allograft works in these folders until it is decided.
+    /// Keeps other allografts out of these folders until the result is committed or rolled back.
     _locks: Option<FolderLocks>,
 }
 
@@ -23,12 +25,12 @@ impl<T> Pending<T> {
         Pending { result, transaction: Some(transaction), _locks: locks }
     }
 
-    /// Of an operation that changed nothing.
+    /// The result of an operation that changed nothing.
     pub(crate) fn nothing(result: T) -> Pending<T> {
         Pending { result, transaction: None, _locks: None }
     }
 
-    /// Adds something to the result.
+    /// Changes the result by `add`.
     pub fn noted(mut self, add: impl FnOnce(&mut T)) -> Pending<T> {
         add(&mut self.result);
         self
@@ -38,7 +40,7 @@ impl<T> Pending<T> {
         Pending { result: change(self.result), transaction: self.transaction, _locks: self._locks }
     }
 
-    /// It stays. Deletes what was there before, and of hosts that are stock again, backup and record.
+    /// Commits the changes: deletes the replaced files and, for hosts that are stock again, backup and record.
     pub fn commit(self) -> T {
         if let Some(transaction) = self.transaction {
             transaction.commit();
@@ -46,10 +48,10 @@ impl<T> Pending<T> {
         self.result
     }
 
-    /// Every file as it was before.
+    /// Restores every file.
     ///
     /// # Errors
-    /// The files that could not be taken back.
+    /// The files that could not be rolled back.
     pub fn roll_back(self) -> Result<(), RollbackFailure> {
         self.transaction.map_or(Ok(()), Transaction::roll_back)
     }

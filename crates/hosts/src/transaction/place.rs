@@ -1,4 +1,4 @@
-//! Puts grafts in place and takes them out again: backup, record, host, in an order that survives being killed.
+//! Puts grafts in place and removes them again: backup, record, host, in an order that survives a kill.
 //!
 //! Three files belong together: the host, its backup (stock) and its record (the hashes of stock and graft).
 //!
@@ -8,26 +8,26 @@
 //! | grafting, backup placed | stock | stock | - | keeps the backup, grafts | deletes it; nothing to undo |
 //! | grafting, record placed | stock | stock | this graft | writes both again, grafts | deletes both; nothing to undo |
 //! | (installed anew over a graft) | new stock | old stock | old graft | makes a new backup, grafts | refuses: changed |
-//! | grafting a host that was installed anew | new stock | new stock | old graft | the same | the same |
+//! | grafting one installed anew | new stock | new stock | old graft | keeps the backup, grafts | deletes both; nothing to undo |
 //! | (done) | graft | stock | this graft | unchanged | restores |
 //! | replacing a donor, record placed | old graft | stock | new graft, replaced: old | replaces | restores |
 //! | undoing, host restored | stock | stock | graft | writes both again, grafts | deletes both; nothing to undo |
 //! | undoing, backup deleted | stock | - | graft | writes both again, grafts | deletes it; nothing to undo |
-//! | installed anew, grafting without links | new stock | - | old graft | the same | the same |
+//! | grafting one installed anew, without links | new stock | - | old graft | makes a new backup, grafts | refuses: changed |
 //! | grafting or undoing without links | stock | graft | this graft | writes both again, grafts | deletes both; nothing to undo |
 //!
-//! The record goes before the host, so that no graft is ever without one; and it knows the graft that it replaces.
-//! The backup is a second name (hard link) of the stock host: its bytes, owner and times are stock's own, and the
-//! host's old name for other links of the same file stays with them. Undoing gives the host that name back.
+//! The record is written before the host, so that no graft is ever without one, and it names the graft that it
+//! replaces. The backup is a second name (hard link) of the stock host: so it has stock's own bytes, owner and times,
+//! and further links of the file stay links of stock. Undoing gives the host's name back to that file.
 //!
-//! Where the system gives no second name (another user's file, with `fs.protected_hardlinks`), the graft gets the
+//! Where the system refuses a hard link (another user's file, with `fs.protected_hardlinks`), the graft gets the
 //! backup's name first, and then host and backup exchange their names in one step: the backup is the stock file itself
-//! here, too. Undoing exchanges them again. Only where a file system has neither, the backup is a copy, which may not
-//! be able to have stock's owner; the record knows then what stock was.
+//! here, too. Undoing exchanges them again. Only if a file system has neither links nor exchange is the backup a copy.
+//! The copy may lack stock's owner; the record then has stock's attributes.
 //!
-//! Nothing of this is final until the result has been told ([`Transaction`]): until then the files that were replaced
-//! or deleted lie beside the host under temporary names. A file under one of the two names that is none of ours is left
-//! alone, and the host is not grafted.
+//! No step is final until the result has been reported ([`Transaction`]): until then the files that were replaced or
+//! deleted are beside the host under temporary names. If one of the two names belongs to a file that allograft did not
+//! make, the host is not grafted.
 
 use std::cell::Cell;
 use std::fs::{self, File};
@@ -46,7 +46,7 @@ use crate::record::{Record, sidecar};
 use crate::transaction::staged::Staged;
 use crate::transaction::{Transaction, sync_folder};
 
-/// Where a run has got to; tests end the process at each.
+/// The stages of a run; tests end the process at each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
     BackupMade,
@@ -62,19 +62,19 @@ pub(crate) enum Stage {
     BackupDeleted,
 }
 
-/// Told of each stage once it is reached.
+/// Called at each stage.
 pub(crate) type Observer<'a> = &'a dyn Fn(Stage);
 
-/// Where a graft comes from.
+/// The source of a graft's bytes.
 pub(crate) enum Content<'a> {
-    /// It is made from the host's bytes.
+    /// The graft is made from the host's bytes.
     Host(&'a ReadyGraft),
-    /// A bundle: it has been written already, with proven entries, safely to disk, while the host had this identity.
+    /// A bundle, already written and synced to disk with proven entries, when the host had this identity.
     Bundle { file: Cell<Option<Staged>>, sha256: &'a str, identity: Identity },
 }
 
 impl Content<'_> {
-    /// A bundle that lies in `file` and has this SHA-256.
+    /// The bundle in `file`, which has this SHA-256.
     pub(crate) fn bundle(file: Staged, sha256: &str, identity: Identity) -> Content<'_> {
         Content::Bundle { file: Cell::new(Some(file)), sha256, identity }
     }
@@ -82,13 +82,13 @@ impl Content<'_> {
 
 /// One host to replace, and how.
 pub(crate) struct Change<'a> {
-    /// The host; no symbolic link.
+    /// The host, not a symbolic link.
     pub(crate) host: &'a Path,
-    /// The file that was planned for, if its bytes were kept.
+    /// The file that was planned, if its bytes were kept.
     pub(crate) read: Option<&'a HostFile>,
-    /// SHA-256 of the host that was planned for.
+    /// SHA-256 of the host that was planned.
     pub(crate) expected: &'a str,
-    /// How it becomes a graft. `None`: the host stays, only its record is written.
+    /// The graft; `None` if only the record is written.
     pub(crate) graft: Option<Content<'a>>,
     /// Whether the host is stock and becomes the backup.
     pub(crate) backup: bool,
@@ -101,13 +101,13 @@ pub(crate) struct Change<'a> {
 pub(crate) struct Notes {
     /// Clauses whose subject is the host.
     pub(crate) on_host: Vec<String>,
-    /// What the backup could not keep of stock: clauses whose subject is the backup.
+    /// The attributes of stock that the backup could not keep, as clauses whose subject is the backup.
     pub(crate) backup_lacks: Vec<String>,
 }
 
 /// Executes all changes. Returns notes on each.
 ///
-/// The folders of all hosts have to be locked.
+/// The caller has locked the folders of all hosts.
 pub(crate) fn place(
     changes: &[Change<'_>],
     transaction: &mut Transaction,
@@ -128,7 +128,7 @@ pub(crate) fn place(
     for (change, prepared) in changes.iter().zip(ready) {
         let host = change.host;
         if let Some(graft) = prepared.graft {
-            if Identity::of(&fs::metadata(host).context(host, "read")?) != prepared.identity {
+            if Identity::new(&fs::metadata(host).context(host, "read")?) != prepared.identity {
                 return Err(Error::ChangedMeanwhile { path: host.to_owned() });
             }
             if prepared.becomes_backup {
@@ -144,27 +144,27 @@ pub(crate) fn place(
         notes.push(prepared.notes);
     }
     for change in changes {
-        // The graft is in place; that a crash of the machine might still undo it is no failure.
+        // The graft is in place. That a crash of the machine could still undo the rename is not a failure.
         let _ = sync_folder(folder_of(change.host));
     }
     Ok(notes)
 }
 
-struct Prepared {
+struct PreparedChange {
     identity: Identity,
     graft: Option<Staged>,
-    /// Whether the host itself is to be the backup, and has no second name yet.
+    /// Whether the host itself will be the backup, and has no second name yet.
     becomes_backup: bool,
     notes: Notes,
 }
 
-/// Returns the identity of the host after the backup was made. `before` is what the host was when it was read.
+/// Returns the identity of the host after the backup was made. `before` is the host's metadata when it was read.
 ///
-/// overlayfs copies a file of a lower layer before it gets another link. If the file had several links, the copy has
-/// another inode number. It is the same host if all else is equal, the content included.
+/// overlayfs copies a file of a lower layer before it gets a new link. If the file had several links, the copy has a
+/// different inode number. It is still the same host if everything else is equal, including the content.
 fn identity_after_backup(host: &Path, before: &fs::Metadata, expected: &str) -> Result<Identity, Error> {
     let after = fs::metadata(host).context(host, "read")?;
-    let (old, new) = (Identity::of(before), Identity::of(&after));
+    let (old, new) = (Identity::new(before), Identity::new(&after));
     let owned = |metadata: &fs::Metadata| (metadata.mode(), metadata.uid(), metadata.gid());
     let is_copy = new.may_be_copy_of(&old) && owned(before) == owned(&after);
     if old == new || (is_copy && sidecar::sha256(host)?.as_deref() == Some(expected)) {
@@ -173,23 +173,23 @@ fn identity_after_backup(host: &Path, before: &fs::Metadata, expected: &str) -> 
     Err(Error::ChangedMeanwhile { path: host.to_owned() })
 }
 
-fn prepare(change: &Change<'_>, transaction: &mut Transaction, observe: Observer<'_>) -> Result<Prepared, Error> {
+fn prepare(change: &Change<'_>, transaction: &mut Transaction, observe: Observer<'_>) -> Result<PreparedChange, Error> {
     let host = change.host;
     let again = HostFile::open(host.to_owned())?;
     let file = again.file();
     let metadata = file.metadata().context(host, "read")?;
-    let mut identity = Identity::of(&metadata);
+    let mut identity = Identity::new(&metadata);
     let bytes = match (&change.graft, change.read.and_then(|read| read.bytes_of(&identity))) {
         (Some(Content::Bundle { .. }), _) => &[],
         (_, Some(bytes)) => bytes,
         (_, None) => again.bytes()?,
     };
-    // A graft that is made again compares the host's bytes itself.
+    // Remaking a graft compares the host's bytes, too.
     let proven = match &change.graft {
         Some(Content::Host(ready)) => Some(ready.graft(bytes)?),
         Some(Content::Bundle { .. }) | None => None,
     };
-    // The record is of this very graft, or the graft is not placed.
+    // A graft is placed only if the record names exactly this graft.
     let is_on_record = |sha256: &str| change.record.is_none_or(|record| record.graft_sha256 == sha256);
     let same = match (&change.graft, &proven) {
         (Some(Content::Bundle { identity: planned_for, sha256, .. }), _) => {
@@ -203,7 +203,7 @@ fn prepare(change: &Change<'_>, transaction: &mut Transaction, observe: Observer
     }
     let mut notes = Notes::default();
     let old = Record::read(host).unwrap_or(None);
-    let mut backup = Backup::There;
+    let mut backup = Backup::Complete;
     if change.backup {
         if metadata.nlink() > 1 && metadata.nlink() > own_links(host, &metadata) {
             notes.on_host.push("had other hard links; they keep the stock file, only this name is grafted".to_owned());
@@ -214,9 +214,9 @@ fn prepare(change: &Change<'_>, transaction: &mut Transaction, observe: Observer
     if let Some(record) = change.record {
         let mut record = record.clone();
         record.stock = match &backup {
-            Backup::Lacking => Some(Attributes::of(file).context(host, "read")?),
+            Backup::Lacking => Some(Attributes::read(file).context(host, "read")?),
             // A backup that was made earlier.
-            Backup::There => old.filter(|old| old.stock_sha256 == record.stock_sha256).and_then(|old| old.stock),
+            Backup::Complete => old.filter(|old| old.stock_sha256 == record.stock_sha256).and_then(|old| old.stock),
             Backup::HostItself => None,
         };
         let path = record_path(host);
@@ -235,11 +235,11 @@ fn prepare(change: &Change<'_>, transaction: &mut Transaction, observe: Observer
         }
         (_, None) => None,
     };
-    Ok(Prepared { identity, graft, becomes_backup: matches!(backup, Backup::HostItself), notes })
+    Ok(PreparedChange { identity, graft, becomes_backup: matches!(backup, Backup::HostItself), notes })
 }
 
-/// How many of the host's links are ours: its own name, and those of backups. The backup of another name of the same
-/// file in this folder is one, too.
+/// The number of the host's links that allograft accounts for: its own name and those of backups, including the backup
+/// of a further name of the same file in this folder.
 fn own_links(host: &Path, metadata: &fs::Metadata) -> u64 {
     let same = |other: &fs::Metadata| (other.dev(), other.ino()) == (metadata.dev(), metadata.ino());
     let entries = fs::read_dir(folder_of(host)).into_iter().flatten().flatten();
@@ -247,13 +247,13 @@ fn own_links(host: &Path, metadata: &fs::Metadata) -> u64 {
     1 + backups.count() as u64
 }
 
-/// Where the backup is before the host is replaced.
+/// The state of the backup before the host is replaced.
 enum Backup {
-    /// It is there, and as good as stock.
-    There,
-    /// It is there, a copy that could not have all of stock's attributes.
+    /// It exists, with all of stock's attributes.
+    Complete,
+    /// It exists, as a copy that lacks some of stock's attributes.
     Lacking,
-    /// The host is going to be it.
+    /// The host itself will be the backup.
     HostItself,
 }
 
@@ -268,20 +268,20 @@ fn back_up(
 ) -> Result<Backup, Error> {
     let path = backup_path(host);
     match sidecar::sha256(&path)? {
-        Some(found) if found == stock_sha256 => return Ok(Backup::There),
-        // What a killed run left, which had no links.
+        Some(found) if found == stock_sha256 => return Ok(Backup::Complete),
+        // Left by a run that was killed on a file system without hard links.
         Some(found) if old.is_some_and(|old| old.knows(&found)) => {}
         Some(_) => {
             notes.on_host.push("was installed anew since it was grafted; its backup is now the new stock".to_owned());
         }
         None => {}
     }
-    // Stock may have been unpacked a moment ago; from now on it has to survive.
+    // Stock may have been unpacked a moment ago; from now on it has to survive a crash.
     file.sync_all().context(host, "sync")?;
     let (backup, lost) = match Staged::second_name(host, host) {
         Ok(link) => (link, Vec::new()),
         Err(_) if can_exchange(host) => {
-            // An earlier backup goes before the record that names it does.
+            // An earlier backup is removed before the record that names it.
             transaction.remove(host, &path).context(&path, "replace")?;
             return Ok(Backup::HostItself);
         }
@@ -291,13 +291,13 @@ fn back_up(
     transaction.swap(host, backup, &path)?;
     observe(Stage::BackupPlaced);
     notes.backup_lacks.extend(lost.iter().map(ToString::to_string));
-    Ok(if lost.is_empty() { Backup::There } else { Backup::Lacking })
+    Ok(if lost.is_empty() { Backup::Complete } else { Backup::Lacking })
 }
 
-/// Gives all hosts their stock file back or, on an error, none; then takes away their records and backups. Returns
-/// notes for the user, a list for each host.
+/// Restores the stock file of all hosts or, on an error, of none; then removes their records and backups. Returns notes
+/// for the user, a list for each host.
 ///
-/// The folders of all hosts have to be locked, and the hashes of hosts and backups compared with the records.
+/// The caller has locked the folders of all hosts, and compared the hashes of hosts and backups with the records.
 pub(crate) fn restore(
     hosts: &[&Path],
     transaction: &mut Transaction,
@@ -325,7 +325,7 @@ pub(crate) fn restore(
     for host in hosts {
         let _ = sync_folder(folder_of(host));
         let record = Record::read(host)?;
-        let now = File::open(host).and_then(|file| Attributes::of(&file)).context(host, "read")?;
+        let now = File::open(host).and_then(|file| Attributes::read(&file)).context(host, "read")?;
         let was = record.and_then(|record| record.stock);
         let mut missing = was.map(|was| was.missing_in(&now)).unwrap_or_default();
         missing.extend(remove_sidecars(host, transaction, observe));
@@ -334,14 +334,14 @@ pub(crate) fn restore(
     Ok(notes)
 }
 
-/// Takes backup and record away from a host that is stock again. What cannot be deleted stays, and does no harm;
-/// returns that, as clauses whose subject is the host.
+/// Removes backup and record of a host that is stock again. A file that cannot be deleted does no harm; it is returned
+/// as a clause whose subject is the host.
 pub(crate) fn remove_sidecars(host: &Path, transaction: &mut Transaction, observe: Observer<'_>) -> Vec<String> {
     let mut notes = Vec::new();
     for (path, stage) in [(backup_path(host), Stage::BackupDeleted), (record_path(host), Stage::RecordDeleted)] {
         match transaction.remove(host, &path) {
             Err(error) => {
-                // A backup without a record might be anybody's.
+                // A backup without a record could be any user's file.
                 notes.push(format!("is stock, but `{}` could not be deleted: {error}", path.display()));
                 break;
             }

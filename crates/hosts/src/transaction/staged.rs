@@ -1,6 +1,6 @@
 //! Files and folders that are ready to take a name. A [`Transaction`](crate::transaction::Transaction) gives names to
-//! nothing else, and only this module makes them, from what may have one: a graft that was proven, a container that was
-//! written from proven grafts and read again, a stock file, a record.
+//! no other type, and only this module makes it: from a proven graft, a container that was written from proven grafts
+//! and read back, a stock file or a record. So code that would place unverified bytes does not compile.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -9,23 +9,27 @@ use std::path::Path;
 use tempfile::TempPath;
 
 use crate::error::{Error, IoContext};
-use crate::file::attributes::{self, Lost};
+use crate::file::attributes::{self, LostAttribute};
 use crate::file::links;
 use crate::file::temporaries::{TemporaryFolder, new_file, temporary};
 use crate::prove::proven::Proven;
 use crate::record::Record;
 
-/// A file under a temporary name, beside the one that it will have.
+/// A file under a temporary name, in the folder of its final name.
 #[derive(Debug)]
 pub(crate) struct Staged(TempPath);
 
 impl Staged {
-    /// A proven file for `place`, safely on disk, with mode, owner and extended attributes of `like`, or as a new file
-    /// has them; and what could not be kept.
+    /// Writes a proven file for `place` and syncs it to disk, with mode, owner and extended attributes of `like`, or
+    /// those of a new file. Returns the attributes that could not be kept, too.
     ///
     /// # Errors
-    /// It cannot be written.
-    pub(crate) fn proven(place: &Path, proven: &Proven, like: Option<&File>) -> Result<(Staged, Vec<Lost>), Error> {
+    /// The file cannot be written.
+    pub(crate) fn proven(
+        place: &Path,
+        proven: &Proven,
+        like: Option<&File>,
+    ) -> Result<(Staged, Vec<LostAttribute>), Error> {
         let mut file = match like {
             Some(_) => new_file(place)?,
             None => {
@@ -39,7 +43,7 @@ impl Staged {
         Ok((Staged(file.into_temp_path()), lost.unwrap_or_default()))
     }
 
-    /// A container that was written to `file`, safely on disk, once `check` has read it again and found it good.
+    /// The container that was written to `file` and synced, once `check` has read it back and accepted it.
     ///
     /// # Errors
     /// Those of `check`.
@@ -48,17 +52,17 @@ impl Staged {
         Ok(Staged(file))
     }
 
-    /// A second name of the stock file at `path`, beside `host`: a hard link.
+    /// Makes a second name, a hard link, of the stock file at `path`, beside `host`.
     pub(crate) fn second_name(host: &Path, path: &Path) -> io::Result<Staged> {
         Ok(Staged(temporary(host, |name| links::link(path, name))?.into_temp_path()))
     }
 
-    /// A copy of the stock file at `path`, beside `host`, safely on disk, with its times and with its attributes as far
-    /// as the system permits; and what could not be kept.
+    /// Copies the stock file at `path` to a file beside `host` and syncs it, with its times, and its attributes as far
+    /// as the system permits. Returns those that could not be kept, too.
     ///
     /// # Errors
-    /// It cannot be written.
-    pub(crate) fn copy(host: &Path, path: &Path) -> Result<(Staged, Vec<Lost>), Error> {
+    /// The file cannot be written.
+    pub(crate) fn copy(host: &Path, path: &Path) -> Result<(Staged, Vec<LostAttribute>), Error> {
         let from = File::open(path).context(path, "read")?;
         let mut copy = new_file(host)?;
         io::copy(&mut &from, copy.as_file_mut()).context(path, "copy")?;
@@ -68,15 +72,15 @@ impl Staged {
         Ok((Staged(copy.into_temp_path()), lost))
     }
 
-    /// The record of `host`, which is the file `like`.
+    /// Writes the record of `host`. `like`: the host, open.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The file cannot be written.
     pub(crate) fn record(host: &Path, record: &Record, like: &File) -> Result<Staged, Error> {
         record.written(host, like).map(Staged)
     }
 
-    /// The file, for the one that gives it its name.
+    /// The file, for the transaction to rename.
     pub(crate) fn into_file(self) -> TempPath {
         self.0
     }
@@ -86,14 +90,14 @@ impl Staged {
 pub(crate) struct StagedFolder(TemporaryFolder);
 
 impl StagedFolder {
-    /// A folder that was written, safely on disk, once `check` has read it again and found it good.
+    /// The folder that was written, synced to disk, once `check` has read it back and accepted it.
     ///
-    /// All that the file system has not written yet goes to disk, in one call: a sync of each file and folder would
-    /// take a toolchain's thousands of files as many waits for the disk. Without it, a loss of power behind the rename
-    /// could leave the name, and below it empty files or nothing.
+    /// The whole file system is synced in one call: for the thousands of files of a toolchain, syncs one by one would
+    /// wait for the disk as many times. Without it, a loss of power after the rename could leave the folder empty, or
+    /// with empty files.
     ///
     /// # Errors
-    /// Those of `check`; it cannot be written to disk.
+    /// Those of `check`; the folder cannot be synced to disk.
     pub(crate) fn container(
         folder: TemporaryFolder,
         check: impl FnOnce(&Path) -> Result<(), Error>,
@@ -104,7 +108,7 @@ impl StagedFolder {
         Ok(StagedFolder(folder))
     }
 
-    /// The folder, for the one that gives it its name.
+    /// The folder, for the transaction to rename.
     pub(crate) fn into_folder(self) -> TemporaryFolder {
         self.0
     }

@@ -1,5 +1,5 @@
 //! Tests: grafts that are broken between the edit and the verification. Each is refused with the name of the check that
-//! finds it, and nothing is placed.
+//! finds the fault, and nothing is placed. This tests the verifier, not the editors.
 
 use std::cell::RefCell;
 use std::fs;
@@ -20,18 +20,18 @@ use crate::request::Request;
 use crate::trials::samples;
 use crate::undo::undo;
 
-/// Breaks edited bytes, and knows nothing but them.
+/// Breaks edited bytes; needs no other data.
 type Break = fn(&mut Vec<u8>);
 /// Breaks edited bytes.
 type Tamper = Box<dyn Fn(&mut Vec<u8>)>;
-/// What is done, how, and a check that finds it.
+/// The fault, the function that makes it, and the name of a check that finds it.
 type Case<T> = (&'static str, T, &'static str);
 
 thread_local! {
     static TAMPER: RefCell<Option<Tamper>> = const { RefCell::new(None) };
 }
 
-/// The edited bytes, broken in the way that a test on this thread has asked for.
+/// The edited bytes, broken by the function that a test on this thread has set.
 pub(crate) fn tampered(mut bytes: Vec<u8>) -> Vec<u8> {
     TAMPER.with_borrow(|tamper| {
         if let Some(tamper) = tamper {
@@ -41,7 +41,7 @@ pub(crate) fn tampered(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// Everything under `folder`.
+/// All files under `folder`, with their content.
 fn listing(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut open = vec![folder.to_owned()];
     let mut found = Vec::new();
@@ -57,7 +57,7 @@ fn listing(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     found
 }
 
-/// The names of the checks that a broken graft of `target` fails. Nothing in `folder` has changed then.
+/// The names of the checks that a broken graft of `target` fails. Asserts that nothing in `folder` has changed.
 fn failing(folder: &Path, target: &str, request: &Request, tamper: impl Fn(&mut Vec<u8>) + 'static) -> Vec<String> {
     let before = listing(folder);
     TAMPER.set(Some(Box::new(tamper)));
@@ -68,7 +68,7 @@ fn failing(folder: &Path, target: &str, request: &Request, tamper: impl Fn(&mut 
         return Vec::new();
     };
     assert!(listing(folder) == before, "{error}");
-    // No check found it; running it did, or reading it for that.
+    // No check found the fault, but the self-test did, or reading the file for the self-test.
     if matches!(error, Error::SelfTest { .. } | Error::Executable { .. }) {
         return Vec::new();
     }
@@ -86,10 +86,10 @@ fn failing(folder: &Path, target: &str, request: &Request, tamper: impl Fn(&mut 
 }
 
 fn request() -> Request {
-    Request::of(donors::default_for(Arch::X86_64))
+    Request::new(donors::default_for(Arch::X86_64))
 }
 
-/// Grafts that another program has made, with a donor of its own that is broken in one way each.
+/// Grafts with donors that are broken in one way each.
 #[test]
 fn broken_donors() {
     let folder = tempfile::tempdir().unwrap();
@@ -118,7 +118,7 @@ fn broken_donors() {
     }
 }
 
-/// Where the header of the member that defines a symbol begins.
+/// The offset of the header of the member that defines a symbol.
 fn member(archive: &[u8], symbol: &[u8]) -> usize {
     let parsed = Archive::parse(archive).unwrap();
     let ordinal = parsed.indexed().find(|(_, name)| *name == symbol).unwrap().0;
@@ -126,7 +126,7 @@ fn member(archive: &[u8], symbol: &[u8]) -> usize {
     data.as_ptr() as usize - archive.as_ptr() as usize - 60
 }
 
-/// Ways to break an archive, each with a check that finds it.
+/// Faults of an archive, each with a check that finds it.
 fn broken_archives() -> Vec<Case<Break>> {
     vec![
         ("a byte too many", |bytes| bytes.push(0), "unreadable"),
@@ -208,7 +208,7 @@ fn word(bytes: &[u8], at: usize) -> usize {
     u64::from_le_bytes(*bytes[at..].first_chunk().unwrap()) as usize
 }
 
-/// The places at which the code in a stock file differs from its graft's: of the first jump, and of the last edit.
+/// The offsets at which a stock file's code differs from its graft's: the first jump, and the last edit.
 fn edits(stock: &[u8], graft: &[u8]) -> (usize, usize) {
     // The segment of the type PT_LOAD that may be executed (gABI, "Program Header").
     let headers = (0..usize::from(stock[56])).map(|index| word(stock, 32) + 56 * index);
@@ -230,7 +230,7 @@ fn broken_edits_of_an_executable_for_aarch64() {
     break_edits(&[("foreign", Build { arch: Arch::Aarch64, ..Build::PLAIN })]);
 }
 
-/// An image is written with the grafts in it, or not at all.
+/// An image is written with sound grafts, or not at all.
 #[test]
 fn broken_edits_in_an_image() {
     let folder = tempfile::tempdir().unwrap();
@@ -247,8 +247,8 @@ fn broken_edits_in_an_image() {
     }
 }
 
-/// A flipped bit anywhere in the graft of a dynamic program or a loader: in its headers, in the program, in the donor,
-/// in what lies between; and in a program that loads its donor.
+/// A flipped bit anywhere in the graft of a dynamic program, a loader, or a program that loads its donor: in the
+/// headers, the program, the donor, or the bytes between them.
 #[test]
 fn broken_edits_of_a_dynamic_program_and_of_a_loader() {
     break_everywhere(7);
@@ -309,7 +309,7 @@ fn break_edits(builds: &[(&str, Build<'_>)]) {
         graft(&path, &Request { out: Some(good.clone()), untested: true, ..request() }).unwrap();
         let bytes = fs::read(&good).unwrap();
         let (jump, edit) = edits(&stock, &bytes);
-        // What differs last is the symbol of the thread-local variable.
+        // The last byte that differs is in the symbol of the thread-local variable.
         let symbol = (0..size).rfind(|at| stock[*at] != bytes[*at]).unwrap();
         fs::remove_file(good).unwrap();
         // The last byte of a jump of aarch64 is its opcode; the first differs in the distance.

@@ -1,4 +1,4 @@
-//! Tests: hosts of another owner, where the file system has neither hard links nor exchange: the backup is a copy then.
+//! Tests: hosts of a different owner on a file system with neither hard links nor exchange, where the backup is a copy.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -16,7 +16,8 @@ use crate::watch::Watch;
 const TASK: &str = "HOSTS_TEST_FOREIGN_OWNER";
 const NOBODY: u32 = 65534;
 
-/// What nobody does: `donor folder` in the environment, `undo` for a donor to undo it. Prints the notes.
+/// The part that runs as the user nobody: grafts with the donor named in the environment (`donor folder`), or undoes if
+/// that is `undo`. Prints the notes.
 #[test]
 #[ignore = "child: the other test starts it as another user"]
 fn nobody() {
@@ -28,7 +29,7 @@ fn nobody() {
     let (notes, backup_lacks) = lacking::without(true, true, || match donors::find(donor) {
         None => (undo_observed(&host, &conditions, &|_| {}).unwrap().commit().remove(0).notes, Vec::new()),
         Some(donor) => {
-            let request = Request { strings: Some(true), ..Request::of(donor) };
+            let request = Request { strings: Some(true), ..Request::new(donor) };
             let graft = graft_observed(Target::open(&host).unwrap(), &request, &conditions, &|_| {})
                 .unwrap()
                 .commit()
@@ -72,7 +73,7 @@ fn what_a_copy_could_not_keep_is_said_both_times() {
     let task = |donor: &str| format!("{donor} {}", folder.display());
     let said = as_nobody(&program, &task("mimalloc"));
     assert!(said.contains("the backup could not keep its owner 0"), "{said}");
-    // The record of another donor knows it still.
+    // The record of the next donor still has the owner.
     as_nobody(&program, &task("mimalloc3"));
     let stock = Record::read(&host).unwrap().unwrap().stock.unwrap();
     assert_eq!((stock.owner, stock.group, stock.mode), (0, 0, 0o644));

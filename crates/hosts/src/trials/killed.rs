@@ -1,4 +1,5 @@
-//! Tests: runs that are killed at every stage, and what the next run makes of what they left.
+//! Tests: runs that are killed at every stage, and the next run on the files that they left. The runs are processes of
+//! their own that really end, so no destructor can tidy up.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,15 +24,15 @@ const VICTIM: &str = "HOSTS_TEST_VICTIM";
 
 /// The operations that the file system lacks: hard links, exchange of names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Lacking {
+struct MissingOperations {
     links: bool,
     exchange: bool,
 }
 
-impl Lacking {
-    const NOTHING: Lacking = Lacking { links: false, exchange: false };
-    const LINKS: Lacking = Lacking { links: true, exchange: false };
-    const BOTH: Lacking = Lacking { links: true, exchange: true };
+impl MissingOperations {
+    const NOTHING: MissingOperations = MissingOperations { links: false, exchange: false };
+    const LINKS: MissingOperations = MissingOperations { links: true, exchange: false };
+    const BOTH: MissingOperations = MissingOperations { links: true, exchange: true };
 
     fn when<T>(self, work: impl FnOnce() -> T) -> T {
         lacking::without(self.links, self.exchange, work)
@@ -53,12 +54,12 @@ enum Scenario {
 }
 
 const BUNDLE: &str = "sdk.artifactbundle.tar.gz";
-/// musl's dynamic loader in the folder, as in the root folder of a system.
+/// The path of musl's dynamic loader in a system's root folder.
 const LOADER: &str = "lib/ld-musl-x86_64.so.1";
 
 fn loader_request(folder: &Path) -> Request {
     let donor = donors::find("rpmalloc").unwrap();
-    Request { root: Some(folder.to_owned()), ..Request::of(donor) }
+    Request { root: Some(folder.to_owned()), ..Request::new(donor) }
 }
 
 /// Opens and grafts a target.
@@ -71,7 +72,7 @@ fn graft_loader(folder: &Path, observe: &dyn Fn(Stage)) {
 }
 
 fn request(donor: usize) -> Request {
-    Request { strings: Some(true), ..Request::of(&donors::all()[donor]) }
+    Request { strings: Some(true), ..Request::new(&donors::all()[donor]) }
 }
 
 fn old_time() -> SystemTime {
@@ -90,13 +91,13 @@ fn stock() -> Vec<u8> {
     crate::trials::samples::libc()
 }
 
-/// Stock of another release.
+/// Stock of a different release.
 fn new_stock() -> Vec<u8> {
     crate::trials::samples::libc_of_another_release()
 }
 
 impl Scenario {
-    /// Brings a new folder to where the scenario begins. Returns the stock that an undo has to bring back.
+    /// Puts a new folder into the scenario's initial state. Returns the stock that an undo has to restore.
     fn prepare(self, folder: &Path) -> Vec<u8> {
         for host in HOSTS {
             install(&folder.join(host), &stock());
@@ -157,7 +158,8 @@ fn listing(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     files
 }
 
-/// The process that is killed: `scenario/stage/links/exchange/folder` in the environment, 1 for what is lacking.
+/// The process that is killed: `scenario/stage/links/exchange/folder` in the environment, with 1 for a missing
+/// operation.
 #[test]
 #[ignore = "child: the other tests start it in a process of its own"]
 fn victim() {
@@ -166,7 +168,7 @@ fn victim() {
     let mut parts = task.splitn(5, '/');
     let mut number = || parts.next().unwrap().parse::<usize>().unwrap();
     let (scenario, last) = (number(), number());
-    let lacking = Lacking { links: number() == 1, exchange: number() == 1 };
+    let lacking = MissingOperations { links: number() == 1, exchange: number() == 1 };
     let folder = PathBuf::from(parts.next().unwrap());
     let count = AtomicUsize::new(0);
     let observe = |_| {
@@ -183,7 +185,7 @@ fn scenario_of(index: usize) -> Scenario {
 }
 
 /// Kills a run at stage `stage`; `None` if the run ended before it got there.
-fn kill(scenario: usize, stage: usize, lacking: Lacking, folder: &Path) -> Option<()> {
+fn kill(scenario: usize, stage: usize, lacking: MissingOperations, folder: &Path) -> Option<()> {
     let (links, exchange) = (u8::from(lacking.links), u8::from(lacking.exchange));
     let status = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "trials::killed::victim", "--ignored", "--quiet", "--test-threads=1"])
@@ -200,11 +202,11 @@ fn kill(scenario: usize, stage: usize, lacking: Lacking, folder: &Path) -> Optio
     }
 }
 
-fn killed_anywhere(scenario: usize, least: usize, lacking: Lacking) {
+fn killed_anywhere(scenario: usize, least: usize, lacking: MissingOperations) {
     lacking.when(|| killed_at_each_stage(scenario, least, lacking));
 }
 
-fn killed_at_each_stage(scenario: usize, least: usize, lacking: Lacking) {
+fn killed_at_each_stage(scenario: usize, least: usize, lacking: MissingOperations) {
     let graft_of = |bytes: &[u8], donor| {
         let folder = tempfile::tempdir().unwrap();
         let host = folder.path().join("libc.a");
@@ -239,7 +241,7 @@ fn killed_at_each_stage(scenario: usize, least: usize, lacking: Lacking) {
                 }
             }
             match undo_observed(folder, &Watch::default(), &|_| {}).map(Pending::commit) {
-                // A host that was installed anew since its graft, and has no new backup yet.
+                // The host was installed anew since its graft, and has no new backup yet.
                 Err(crate::Error::ChangedSince { .. })
                     if matches!(scenario_of(scenario), Scenario::GraftInstalledAnew) =>
                 {
@@ -263,39 +265,39 @@ fn killed_at_each_stage(scenario: usize, least: usize, lacking: Lacking) {
 #[test]
 fn killed_while_grafting() {
     // Per host: backup made and placed, record written and placed, graft written, host replaced; and synced.
-    killed_anywhere(0, 13, Lacking::NOTHING);
+    killed_anywhere(0, 13, MissingOperations::NOTHING);
 }
 
 #[test]
 fn killed_while_grafting_without_links() {
-    killed_anywhere(0, 11, Lacking::LINKS);
-    killed_anywhere(0, 13, Lacking::BOTH);
+    killed_anywhere(0, 11, MissingOperations::LINKS);
+    killed_anywhere(0, 13, MissingOperations::BOTH);
 }
 
 #[test]
 fn killed_while_replacing_a_donor() {
-    killed_anywhere(1, 9, Lacking::NOTHING);
+    killed_anywhere(1, 9, MissingOperations::NOTHING);
 }
 
 #[test]
 fn killed_while_grafting_a_host_that_was_installed_anew() {
-    killed_anywhere(2, 13, Lacking::NOTHING);
+    killed_anywhere(2, 13, MissingOperations::NOTHING);
 }
 
 #[test]
 fn killed_while_grafting_a_host_that_was_installed_anew_without_links() {
-    killed_anywhere(2, 11, Lacking::LINKS);
+    killed_anywhere(2, 11, MissingOperations::LINKS);
 }
 
 #[test]
 fn killed_while_undoing() {
-    killed_anywhere(3, 8, Lacking::NOTHING);
+    killed_anywhere(3, 8, MissingOperations::NOTHING);
 }
 
 #[test]
 fn killed_while_undoing_without_links() {
-    killed_anywhere(3, 8, Lacking::LINKS);
-    killed_anywhere(3, 8, Lacking::BOTH);
+    killed_anywhere(3, 8, MissingOperations::LINKS);
+    killed_anywhere(3, 8, MissingOperations::BOTH);
 }
 
 #[test]
@@ -314,7 +316,7 @@ fn killed_while_working_on_a_packed_bundle() {
             if scenario == 4 {
                 undo_observed(&bundle, &Watch::default(), &|_| {}).unwrap().commit();
             }
-            if kill(scenario, stage, Lacking::NOTHING, outer.path()).is_none() {
+            if kill(scenario, stage, MissingOperations::NOTHING, outer.path()).is_none() {
                 assert!(stage >= least, "only {stage} stages");
                 break;
             }
@@ -331,7 +333,7 @@ fn killed_while_working_on_a_packed_bundle() {
     }
 }
 
-/// Whenever a run is killed, the loader is stock or graft, and starts a program.
+/// After a kill at any stage, the loader is stock or graft, and starts a program.
 #[test]
 #[ignore = "minutes: a minute: every graft of a loader is tested before it is placed"]
 fn killed_while_working_on_a_loader() {
@@ -350,14 +352,14 @@ fn killed_while_working_on_a_loader() {
             if scenario == 6 {
                 undo_observed(&loader, &Watch::default(), &|_| {}).unwrap().commit();
             }
-            if kill(scenario, stage, Lacking::NOTHING, folder).is_none() {
+            if kill(scenario, stage, MissingOperations::NOTHING, folder).is_none() {
                 assert!(stage >= least, "only {stage} stages");
                 break;
             }
             let context = format!("{:?} killed at stage {stage}", scenario_of(scenario));
             let left = fs::read(&loader).unwrap();
             assert!(left == stock || left == graft, "{context}: neither stock nor graft");
-            // Without its argument the program says so, from its main.
+            // Without its argument the program prints a message from its main.
             let started = Command::new(&loader).arg(&program).output().unwrap();
             let said = String::from_utf8_lossy(&started.stderr).into_owned();
             assert!(said.contains("not so: count == 2"), "{context}: {}: {said}", started.status);
@@ -395,7 +397,7 @@ fn what_fails_late_is_taken_back_for_every_host() {
         scenario.prepare(outer.path());
         let before = listing(outer.path());
         let first = AtomicUsize::new(0);
-        // Once the first host is replaced, another process writes into the second one.
+        // Once the first host is replaced, another process writes to the second one.
         let meddle = |stage| {
             if stage == Stage::HostReplaced && first.fetch_add(1, Ordering::Relaxed) == 0 {
                 let mut bytes = before[Path::new(HOSTS[1])].clone();
@@ -419,7 +421,12 @@ fn what_fails_late_is_taken_back_for_every_host() {
 
 #[test]
 fn until_it_is_settled_it_can_be_taken_back() {
-    for lacking in [Lacking::NOTHING, Lacking::LINKS, Lacking { links: false, exchange: true }, Lacking::BOTH] {
+    for lacking in [
+        MissingOperations::NOTHING,
+        MissingOperations::LINKS,
+        MissingOperations { links: false, exchange: true },
+        MissingOperations::BOTH,
+    ] {
         for scenario in [Scenario::Graft, Scenario::Replace, Scenario::GraftInstalledAnew, Scenario::Undo] {
             lacking.when(|| {
                 let outer = tempfile::tempdir().unwrap();
@@ -453,7 +460,7 @@ fn what_cannot_be_taken_back_is_told() {
     let folder = outer.path();
     Scenario::Graft.prepare(folder);
     let count = AtomicUsize::new(0);
-    // Once the first host is replaced, another process writes into the second, and deletes what was kept of the first.
+    // Once the first host is replaced, another process writes to the second, and deletes the kept file of the first.
     let meddle = |stage| {
         if stage == Stage::HostReplaced && count.fetch_add(1, Ordering::Relaxed) == 0 {
             fs::write(folder.join(HOSTS[1]), "somebody else's").unwrap();
@@ -471,7 +478,7 @@ fn what_cannot_be_taken_back_is_told() {
         assert!(text.contains(part), "{part} in {text}");
     }
     assert_eq!(error.remedy(), Remedy::Resume { grafting: true, hosts: vec![folder.join("one/libc.a")] });
-    // What it says works.
+    // The help that it prints works.
     undo_observed(&folder.join(HOSTS[0]), &Watch::default(), &|_| {}).unwrap().commit();
     assert!(fs::read(folder.join(HOSTS[0])).unwrap() == stock());
     assert_eq!(listing(folder).len(), 2, "{:?}", listing(folder).keys());

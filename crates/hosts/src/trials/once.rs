@@ -14,7 +14,7 @@ use crate::trials::samples;
 const SOURCE: &str =
     "#include <stdlib.h>\nint main(int count, char **words) { free(realloc(malloc(count), 100)); return !words; }\n";
 
-/// How often the file at `path`, or one of its size, is in a list.
+/// The number of elements for which `is_it` holds.
 fn times<T>(list: &[T], is_it: impl Fn(&T) -> bool) -> usize {
     list.iter().filter(|one| is_it(one)).count()
 }
@@ -41,14 +41,15 @@ fn hosts(folder: &Path) -> Vec<PathBuf> {
 fn a_graft_reads_and_parses_each_file_once() {
     let folder = tempfile::tempdir().unwrap();
     for host in hosts(folder.path()) {
-        // What was written a moment ago may have been written once more since it was read: it is read again then.
+        // An old time, since a file that was written a moment ago is read again: its time could not show a further
+        // write.
         File::options().write(true).open(&host).unwrap().set_modified(fixtures::lab::long_ago()).unwrap();
         let stock = fs::metadata(&host).unwrap().len() as usize;
         let elsewhere = host.with_extension("out");
         for out in [Some(elsewhere), None] {
             READ.take();
             transplant::count::parsed();
-            let request = Request { out: out.clone(), ..Request::of(donors::default_for(Arch::X86_64)) };
+            let request = Request { out: out.clone(), ..Request::new(donors::default_for(Arch::X86_64)) };
             let grafts = graft(&host, &request).unwrap();
             let (read, parsed) = (READ.take(), transplant::count::parsed());
             let way = format!("{} to {out:?}: {read:?}, {parsed:?}", host.display());

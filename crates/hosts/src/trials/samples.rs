@@ -1,11 +1,11 @@
-//! Tests: small archives that are musl's, cut out of a real one, so that many of them are quickly worked on.
+//! Tests: small archives cut out of musl's real `libc.a`, so that a test can graft many of them in a short time.
 
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
 use surgery::archive::Archive;
 
-/// Members that define one of these make a libc.a of a few dozen members that can be grafted.
+/// The symbols whose members are kept: a libc.a of a few dozen members that can be grafted.
 const KEPT: [&[u8]; 30] = [
     b"__init_libc",
     b"__init_tp",
@@ -42,7 +42,7 @@ const KEPT: [&[u8]; 30] = [
 fn cut(and: &[u8]) -> Vec<u8> {
     let whole = std::fs::read(fixtures::debian_musl(fixtures::Arch::X86_64).libc).unwrap();
     let archive = Archive::parse(&whole).unwrap();
-    // What the donor needs of libc has to be there as well.
+    // The donors' own references to libc have to be kept, too.
     let needed: BTreeSet<Vec<u8>> = donors::all()
         .iter()
         .chain([donors::strings()])
@@ -65,7 +65,7 @@ pub(crate) fn libc() -> Vec<u8> {
     LIBC.get_or_init(|| cut(b"qsort")).clone()
 }
 
-/// Another one.
+/// A stock libc.a of a different release.
 pub(crate) fn libc_of_another_release() -> Vec<u8> {
     static LIBC: OnceLock<Vec<u8>> = OnceLock::new();
     LIBC.get_or_init(|| cut(b"bsearch")).clone()

@@ -1,5 +1,5 @@
-//! Tests: two allografts in one folder. A program is tried without the folder's lock, so that the other does not wait;
-//! and what the other does before the lock is taken counts.
+//! Tests: two allografts in one folder. A program is tried without the folder's lock, so that the other process does
+//! not wait, and changes by the other process before the lock is taken are noticed.
 
 use std::cell::RefCell;
 use std::ffi::OsString;
@@ -16,7 +16,8 @@ use crate::record::Record;
 use crate::request::Request;
 use crate::watch::{Locking, Watch};
 
-/// Asks for the lock of the folder that is its first argument, and appends the answer to the file that is its second.
+/// A program that tries to lock the folder that is its first argument, and appends the result to the file that is its
+/// second.
 const ASKS: &str = "#include <fcntl.h>\n#include <stdlib.h>\n#include <string.h>\n#include <sys/file.h>\n#include <unistd.h>\n\
     int main(int count, char **words) {\n\
     if (count < 3) return 2;\n\
@@ -26,7 +27,7 @@ const ASKS: &str = "#include <fcntl.h>\n#include <stdlib.h>\n#include <string.h>
     return write(answer, word, strlen(word)) < 0; }\n";
 
 fn request(donor: &str) -> Request {
-    Request::of(donors::find(donor).unwrap())
+    Request::new(donors::find(donor).unwrap())
 }
 
 fn grafted(host: &Path, request: &Request, watch: &Watch<'_>) -> Grafts {
@@ -76,7 +77,7 @@ fn what_another_did_before_is_taken_into_account() {
     let done = program(other.path(), "host");
     grafted(&done, &request("mimalloc"), &Watch::default());
     let graft = fs::read(&done).unwrap();
-    // The other one has grafted it: nothing is left to do.
+    // The other process has grafted it: nothing is left to do.
     let grafts = after(&host, "mimalloc", || {
         fs::copy(backup_path(&done), backup_path(&host)).unwrap();
         fs::copy(record_path(&done), record_path(&host)).unwrap();
@@ -86,7 +87,7 @@ fn what_another_did_before_is_taken_into_account() {
     crate::undo::undo(&host).unwrap();
     assert!(fs::read(&host).unwrap() == stock);
 
-    // It was installed anew, as another program: that one is what is grafted, and what undo gives back.
+    // The other process has installed a new program there: that one is grafted, and restored by undo.
     let installed = Build { position_independent: true, ..Build::PLAIN }.program(other.path(), "new", ASKS);
     let grafts = after(&host, "mimalloc", || {
         fs::remove_file(&host).unwrap();

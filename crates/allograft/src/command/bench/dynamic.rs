@@ -229,6 +229,6 @@ fn unmerged(path: &Path, program: &Executable<'_>) -> Option<String> {
         ));
     }
     let donor = donors::default_for(program.arch());
-    let request = Request { dry_run: true, ..Request::of(donor) };
+    let request = Request { dry_run: true, ..Request::new(donor) };
     hosts::graft(path, &request).err().map(|error| format!("cannot be merged: {error}"))
 }

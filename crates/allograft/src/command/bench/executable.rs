@@ -122,7 +122,7 @@ impl Executable {
     /// Returns why the program's string functions cannot be exchanged, or `None` if they can.
     fn no_strings(&self) -> Option<String> {
         let donor = self.offered().next()?;
-        let request = Request { strings: Some(true), dry_run: true, ..Request::of(donor) };
+        let request = Request { strings: Some(true), dry_run: true, ..Request::new(donor) };
         hosts::graft(&self.path, &request).err().map(|error| error.to_string())
     }
 

@@ -1,4 +1,4 @@
-//! A donor that is ready to go into executables.
+//! A donor, linked, with options and notes filled in: ready to go into executables.
 
 use std::path::Path;
 
@@ -15,39 +15,39 @@ use crate::request::donor::tuned;
 
 /// A donor, linked, with options and notes filled in.
 #[derive(Debug, Clone)]
-pub(crate) struct LinkedDonor {
+pub(crate) struct TunedDonor {
     /// The allocator's note.
     pub(crate) malloc: Note,
-    /// That of the string functions, if it brings some.
+    /// The note of the string functions, if it brings them.
     pub(crate) strings: Option<Note>,
     donation: Donation,
-    /// The donor as it was linked, before options and notes were filled in.
+    /// The linked donor, before options and notes were filled in.
     pub(crate) linked: &'static [u8],
 }
 
 /// The executables that a donor is made ready for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Recipient<'p> {
-    /// For messages.
+    /// The executable's path, for messages.
     pub(crate) path: &'p Path,
     pub(crate) kind: Linked,
     pub(crate) arch: Arch,
-    /// Whether it gets string functions, too.
+    /// Whether the executables get string functions, too.
     pub(crate) strings: bool,
 }
 
-impl LinkedDonor {
-    /// Fills options and notes into the donor for a kind of executables. In a loader, the donor's options for that are
-    /// set unless `settings` has others. `allograft` is the version of this program for the notes.
+impl TunedDonor {
+    /// Fills options and notes into the donor for a kind of executable. For a loader, the donor's own defaults for
+    /// loaders apply where `settings` has no other value. `allograft` is this program's version, for the notes.
     ///
     /// # Errors
-    /// A donor that does not go there on that architecture, or has no such options.
+    /// The donor has no form for this kind on that architecture, or no such options.
     pub(crate) fn new(
         recipient: Recipient<'_>,
         donor: &'static Donor,
         settings: &[(String, i64)],
         allograft: &str,
-    ) -> Result<LinkedDonor, Error> {
+    ) -> Result<TunedDonor, Error> {
         let Recipient { path, kind, arch, strings } = recipient;
         if donor.goes_into(kind, arch) && !donor.is_built_for(arch) {
             return Err(Error::NotBuilt { path: path.to_owned(), donor: donor.name, arch });
@@ -77,7 +77,7 @@ impl LinkedDonor {
         let tuned = DonorObject::parse(&tuned).map_err(wrong)?;
         let mut malloc = tuned.note();
         if kind == Linked::Loader {
-            // It is compiled in another way than the object.
+            // It was compiled differently from the object, so it has a checksum of its own.
             malloc.object = format!("sha256:{}", sha256(linked));
         }
         let unfit = |source| Error::Blob { donor: donor.name.to_owned(), source };
@@ -86,11 +86,11 @@ impl LinkedDonor {
         if let Some(note) = &strings {
             blob = blob.with_strings(note).map_err(unfit)?;
         }
-        Ok(LinkedDonor { malloc, strings, donation: Donation::Redirect(Box::new(blob)), linked })
+        Ok(TunedDonor { malloc, strings, donation: Donation::Redirect(Box::new(blob)), linked })
     }
 
-    /// Makes it a donor that is loaded by this name rather than merged.
-    pub(crate) fn needed(self, name: Vec<u8>) -> LinkedDonor {
+    /// Turns it into a donor that the program loads by this name, instead of one that is merged.
+    pub(crate) fn needed(self, name: Vec<u8>) -> TunedDonor {
         let donation = match self.donation {
             Donation::Merge(library) | Donation::Need { library, .. } => {
                 let donor = self.malloc.encode().ok().and_then(|note| note.try_into().ok());
@@ -100,10 +100,11 @@ impl LinkedDonor {
             }
             redirect @ Donation::Redirect(_) => redirect,
         };
-        LinkedDonor { donation, ..self }
+        TunedDonor { donation, ..self }
     }
 
-    /// The shared object that a program loads, and its name in the program; `None` if it goes into the program.
+    /// The shared object that a program loads, and its name in the program; `None` for a donor that goes into the
+    /// program.
     pub(crate) fn library(&self) -> Option<(&[u8], &[u8])> {
         match &self.donation {
             Donation::Need { library, name, .. } => Some((library, name)),
@@ -128,12 +129,12 @@ fn merging(
     linked: &'static [u8],
     settings: &[(String, i64)],
     allograft: &str,
-) -> Result<LinkedDonor, Error> {
+) -> Result<TunedDonor, Error> {
     let wrong = |source| Error::Donor { donor: donor.name.to_owned(), source };
     let tuned = DonorObject::parse_library(linked).and_then(|library| library.tuned(settings, allograft));
     let tuned = tuned.map_err(wrong)?;
     let malloc = DonorObject::parse_library(&tuned).map_err(wrong)?.note();
-    Ok(LinkedDonor { malloc, strings: None, donation: Donation::Merge(tuned), linked })
+    Ok(TunedDonor { malloc, strings: None, donation: Donation::Merge(tuned), linked })
 }
 
 /// The note of the string functions for `arch`.

@@ -1,4 +1,5 @@
-//! A program that takes its donor from memory, since its paths name nothing yet.
+//! A copy of a program that loads its donor from memory, for the self-test before the program's own paths name
+//! anything.
 
 use std::path::Path;
 
@@ -9,15 +10,15 @@ use crate::host::executable::parsed;
 use crate::host::needed::Destination;
 use crate::prove::runner::{InMemory, from_memory};
 
-/// A program that takes its donor from memory.
-pub(crate) struct Moved {
+/// A copy of a program that loads its donor from memory.
+pub(crate) struct ProgramCopy {
     program: Vec<u8>,
-    /// It is there as long as this is.
+    /// Keeps the library in memory as long as this value.
     _library: InMemory,
 }
 
-impl Moved {
-    /// Reads the program. Messages name it `host`.
+impl ProgramCopy {
+    /// Parses the program. Messages name it `host`.
     ///
     /// # Errors
     /// It cannot be read.
@@ -26,9 +27,13 @@ impl Moved {
     }
 }
 
-/// The copy of a grafted program that is run before it is placed; `None` if the graft itself can be. A program that
-/// will be elsewhere, or in another root folder, takes its donor from memory: its paths name nothing there yet.
-pub(crate) fn moved(host: &Path, destination: Destination<'_>, graft: &Executable<'_>) -> Result<Option<Moved>, Error> {
+/// The copy of a grafted program for its self-test; `None` if the graft itself can be run. A program that will be in a
+/// different place or root folder loads its donor from memory: its paths name nothing there yet.
+pub(crate) fn program_copy(
+    host: &Path,
+    destination: Destination<'_>,
+    graft: &Executable<'_>,
+) -> Result<Option<ProgramCopy>, Error> {
     let Some(name) = graft.loads().filter(|_| destination.is_elsewhere()) else {
         return Ok(None);
     };
@@ -38,5 +43,5 @@ pub(crate) fn moved(host: &Path, destination: Destination<'_>, graft: &Executabl
     let program = graft.loading(library.path().as_bytes());
     let program = program
         .ok_or_else(|| Error::SelfTest { path: host.to_owned(), said: "its donor has too long a name".to_owned() })?;
-    Ok(Some(Moved { program, _library: library }))
+    Ok(Some(ProgramCopy { program, _library: library }))
 }
