@@ -182,7 +182,7 @@ fn listed(paths: &[PathBuf]) -> String {
 fn elsewhere(obstacle: Obstacle) -> &'static str {
     match obstacle {
         Obstacle::Permission => {
-            "run it as the owner of the toolchain, or write the graft elsewhere with `-o OUT`; nothing was changed"
+            "run it as a user who may write there, or write the graft elsewhere with `-o OUT`; nothing was changed"
         }
         Obstacle::ReadOnly => "write the graft elsewhere with `-o OUT`; nothing was changed",
         Obstacle::NoRoom => "make room, or write the graft elsewhere with `-o OUT`; nothing was changed",

@@ -53,6 +53,7 @@ mod watch;
 
 pub use digest::sha256;
 pub use error::foreign::{ForeignWays, Replacement};
+pub use error::host_kind::HostKind;
 pub use error::needed::{Emit, NeededError};
 pub use error::packed::PackedError;
 pub use error::programs::Programs;

@@ -12,6 +12,7 @@ use crate::error::rollback::Purpose;
 use crate::error::{Error, IoContext};
 use crate::file::host_file::{read, real_file};
 use crate::file::names::{backup_path, host_of_sidecar, is_backup, record_path};
+use crate::file::signature::host_kind;
 use crate::host::needed;
 use crate::host::stock::parse;
 use crate::recognition::graft::carries_graft;
@@ -58,7 +59,10 @@ pub fn undo(target: &Path) -> Result<Vec<Undone>, Error> {
 /// Like [`undo`], but returns a pending result: the caller commits it once it has been reported. `watch` gets the
 /// progress.
 pub fn undo_under(target: &Path, watch: &Watch<'_>) -> Result<Pending<Vec<Undone>>, Error> {
-    undo_observed(target, watch, &|_| {})
+    undo_observed(target, watch, &|_| {}).map_err(|error| match error {
+        Error::Io { .. } => Error::InUndo(Box::new(error)),
+        other => other,
+    })
 }
 
 pub(crate) fn undo_observed(
@@ -164,10 +168,13 @@ fn assess(host: &Path, named: bool) -> Result<Assessment, Error> {
             notes.extend(read(host).ok().and_then(|graft| needed::remark(&graft)));
             (HostState::Graft, stock.sha256)
         }
-        Some(record) => return Err(Error::ChangedSince { path, found, expected: record.graft_sha256, backup }),
+        Some(record) => {
+            let kind = host_kind(host);
+            return Err(Error::ChangedSince { path, found, expected: record.graft_sha256, backup, kind });
+        }
         None if carries_graft(host, named)? => {
             return Err(match beside {
-                Some(_) => Error::RecordMissing { path, record: record_path(host), backup },
+                Some(_) => Error::RecordMissing { path, record: record_path(host), backup, kind: host_kind(host) },
                 None => Error::NoBackup { path },
             });
         }

@@ -68,7 +68,7 @@ pub enum Problem {
     #[error("it is a hard link to `{0}`, which is not a file before it in the same layer")]
     HardLink(String),
     /// More than any real image has.
-    #[error("{what} is {found} {unit}, more than the limit of {limit}")]
+    #[error("{what} is {found} {unit}, more than the {limit} allowed")]
     TooLarge {
         /// The thing that is too large.
         what: &'static str,

@@ -145,7 +145,7 @@ fn what_another_user_may_not_touch() {
         fs::set_permissions(lab.path(name), Permissions::from_mode(mode)).unwrap();
     }
     let before = lab.snapshot();
-    let owner = "run it as the owner of the toolchain, or write the graft elsewhere with `-o OUT`; nothing was changed";
+    let owner = "run it as a user who may write there, or write the graft elsewhere with `-o OUT`; nothing was changed";
     let rights = "get the permission, or work as a user who has it";
     for (arguments, help) in [
         (&["graft", "lib/libc.a"][..], rights),

@@ -1,8 +1,11 @@
 //! The remedy for each error.
 
+use std::path::Path;
+
 use format::{Arch, Linked};
 
-use super::remedy::{Remedy, of_io};
+use super::host_kind::HostKind;
+use super::remedy::{Obstacle, Remedy, of_io};
 use super::{Error, NOT_BUILT};
 
 impl Error {
@@ -16,6 +19,10 @@ impl Error {
                 "get the permission, or work as a user who has it; nothing was changed".to_owned()
             }
             Error::Io { source, .. } => return of_io(source),
+            Error::InUndo(error) => match error.remedy() {
+                Remedy::Elsewhere(obstacle) => in_place_only(obstacle).to_owned(),
+                other => return other,
+            },
             Error::Needed(error) => return error.remedy(),
             Error::Unrecognised { .. } => {
                 "name the `libc.a` of a musl toolchain, a linked program, or the folder of a toolchain, sysroot or SDK"
@@ -24,7 +31,9 @@ impl Error {
             Error::Malformed { source: surgery::archive::ArchiveError::Bsd { .. }, .. } => {
                 "name an archive for Linux, as GNU ar and llvm-ar write it".to_owned()
             }
-            Error::Malformed { .. } => "the file is damaged or incomplete: install it again, then graft".to_owned(),
+            Error::Malformed { .. } => {
+                "the archive is damaged or incomplete: get it again from where it came from, then graft".to_owned()
+            }
             Error::Unsupported { help, .. } | Error::Out { help, .. } => (*help).to_owned(),
             Error::Packed { problem, .. } => problem.help().to_owned(),
             Error::Refused { refusal, .. } => return Remedy::Archive(refusal.remedy()),
@@ -69,7 +78,7 @@ impl Error {
             Error::NothingGraftable { .. } => return Remedy::ListGraftable,
             Error::Image(error) => error.help().to_owned(),
             Error::ImageChanged { .. } => {
-                "take the stock image from where it came from; nothing was written".to_owned()
+                format!("{}; nothing was written", HostKind::stock_again(Some(HostKind::Image)))
             }
             Error::NoHostInImage { .. } | Error::NothingGraftableInImage { .. } => {
                 "build the image's programs against a grafted `libc.a`, or link them statically with musl: then they \
@@ -81,20 +90,17 @@ impl Error {
             Error::MalformedRecord { path, .. } => {
                 format!("compare the host with its backup, put the right one in place and delete `{}`", path.display())
             }
-            Error::ChangedSince { path, backup, .. } => format!(
-                "if you want stock all the same: `cp -p {} {}`, then undo again; if the new file is to stay, graft it",
-                backup.display(),
-                path.display()
+            Error::ChangedSince { path, backup, kind, .. } => format!(
+                "if you want stock all the same: `{}`, then undo again; if the new file is to stay, graft it",
+                copy_of_backup(path, backup, *kind)
             ),
-            Error::BackupMissing { .. } | Error::BackupChanged { .. } => {
-                "install the toolchain's `libc.a` again; grafting it afterwards makes a new backup".to_owned()
+            Error::RecordMissing { path, backup, kind, .. } => format!(
+                "if you trust the backup: `{}`, then undo again; grafting again writes a new record if the backup fits",
+                copy_of_backup(path, backup, *kind)
+            ),
+            Error::BackupMissing { kind, .. } | Error::BackupChanged { kind, .. } => {
+                format!("{}; grafting it afterwards makes a new backup", HostKind::stock_again(*kind))
             }
-            Error::RecordMissing { path, backup, .. } => format!(
-                "if you trust the backup: `cp -p {} {}`, then undo again; grafting again writes a new record if the \
-                 backup fits",
-                backup.display(),
-                path.display()
-            ),
             Error::BackupGrafted { backup, path } => {
                 return Remedy::UndoBackup { backup: backup.clone(), host: path.clone() };
             }
@@ -106,6 +112,25 @@ impl Error {
             Error::NoBackup { .. } => return Remedy::WrittenElsewhere,
         };
         Remedy::Advice(advice)
+    }
+}
+
+/// The command that puts the backup in its host's place.
+fn copy_of_backup(host: &Path, backup: &Path, kind: Option<HostKind>) -> String {
+    let (backup, host) = (backup.display(), host.display());
+    match HostKind::may_be_running(kind) {
+        true => format!("cp -p {backup} {host}.new && mv {host}.new {host}"),
+        false => format!("cp -p {backup} {host}"),
+    }
+}
+
+/// The help for a system call that failed during an undo, which has no other place to write to.
+fn in_place_only(obstacle: Obstacle) -> &'static str {
+    match obstacle {
+        Obstacle::Permission => "run it as a user who may write there; nothing was changed",
+        Obstacle::ReadOnly => "make the file system writable, then run the command again; nothing was changed",
+        Obstacle::NoRoom => "make room, then run the command again; nothing was changed",
+        Obstacle::LongName => "give the file, its backup and its record a shorter name; nothing was changed",
     }
 }
 
@@ -146,5 +171,59 @@ mod tests {
         assert!(donor_needed(Arch::X86_64, Linked::Program).contains("name a donor too, such as snmalloc"));
         assert!(donor_needed(Arch::Aarch64, Linked::Program).contains("for x86_64 only, and this one is for aarch64"));
         assert!(donor_needed(Arch::X86_64, Linked::Dynamic).contains("has no string functions of its own"));
+    }
+
+    /// The help for each kind of host fits it: only an archive is a toolchain's `libc.a`.
+    #[test]
+    fn help_fits_the_kind_of_host() {
+        const OF_ARCHIVES: [&str; 2] = ["libc.a", "toolchain"];
+        let linked = |kind| Some(HostKind::Linked(kind));
+        let kinds = [
+            (Some(HostKind::Archive), "install the toolchain's `libc.a` again", false),
+            (linked(Linked::Program), "link the program again", true),
+            (linked(Linked::Loader), "install the package of musl's dynamic loader again", true),
+            (linked(Linked::Dynamic), "install the program's package again", true),
+            (linked(Linked::Library), "install the library's package again", true),
+            (Some(HostKind::Bundle), "get the bundle again", false),
+            (Some(HostKind::Image), "get the stock image again", false),
+            (None, "get the stock file again", true),
+        ];
+        let path = || Path::new("host").to_owned();
+        let [found, expected] = [String::new(), String::new()];
+        for (kind, again, renamed) in kinds {
+            let backup = path();
+            for error in [
+                Error::BackupMissing { path: path(), backup: backup.clone(), kind },
+                Error::BackupChanged { backup: backup.clone(), found: found.clone(), expected: expected.clone(), kind },
+            ] {
+                let Remedy::Advice(help) = error.remedy() else { panic!("{error:?}") };
+                assert!(help.starts_with(again), "{kind:?}: {help}");
+                let is_archive = kind == Some(HostKind::Archive);
+                assert!(is_archive || !OF_ARCHIVES.iter().any(|word| help.contains(word)), "{kind:?}: {help}");
+            }
+            let (found, expected) = (found.clone(), expected.clone());
+            for error in [
+                Error::ChangedSince { path: path(), found, expected, backup: backup.clone(), kind },
+                Error::RecordMissing { path: path(), record: path(), backup: backup.clone(), kind },
+            ] {
+                let Remedy::Advice(help) = error.remedy() else { panic!("{error:?}") };
+                // A file that may be running is replaced by a rename.
+                let command = if renamed { "`cp -p host host.new && mv host.new host`" } else { "`cp -p host host`" };
+                assert!(help.contains(command), "{kind:?}: {help}");
+            }
+        }
+        // A folder's grafts are files of their own; the folder itself has only this.
+        assert!(matches!(Error::NoGraft { folder: path() }.remedy(), Remedy::GraftFirst { .. }));
+    }
+
+    /// `undo` cannot write to a different place, so no help of it says so.
+    #[test]
+    fn undo_has_no_other_place_to_write_to() {
+        for errno in [rustix::io::Errno::ACCESS, rustix::io::Errno::ROFS, rustix::io::Errno::NOSPC] {
+            let error = Error::Io { path: "host".into(), action: "replace", source: errno.into() };
+            assert!(matches!(error.remedy(), Remedy::Elsewhere(_)), "{errno}");
+            let Remedy::Advice(help) = Error::InUndo(Box::new(error)).remedy() else { panic!("{errno}") };
+            assert!(help.ends_with("; nothing was changed") && !help.contains("elsewhere"), "{errno}: {help}");
+        }
     }
 }

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `advice` | the remedy for each error |
 //! | `foreign` | the possible grafts of an archive with another allocator |
+//! | `host_kind` | the kind of a host, so that help fits it |
 //! | `needed` | a dynamic program that cannot load its donor |
 //! | `packed` | faults of a packed bundle |
 //! | `programs` | programs in a folder without a `libc.a` to graft |
@@ -13,6 +14,7 @@
 
 mod advice;
 pub(crate) mod foreign;
+pub(crate) mod host_kind;
 pub(crate) mod needed;
 pub(crate) mod packed;
 pub(crate) mod programs;
@@ -27,6 +29,7 @@ use format::{DonorKind, Linked};
 use rustix::io::Errno;
 
 use self::foreign::{ForeignWays, by_contents};
+use self::host_kind::HostKind;
 use self::needed::NeededError;
 use self::packed::PackedError;
 use self::programs::{Programs, beside};
@@ -356,6 +359,8 @@ pub enum Error {
         expected: String,
         /// The backup.
         backup: PathBuf,
+        /// The kind of the host; `None` if it cannot be read.
+        kind: Option<HostKind>,
     },
     /// `undo`: a graft without a backup.
     #[error("`{}` is a graft whose backup `{}` is missing", .path.display(), .backup.display())]
@@ -364,6 +369,8 @@ pub enum Error {
         path: PathBuf,
         /// Where the backup should be.
         backup: PathBuf,
+        /// The kind of the host; `None` if it cannot be read.
+        kind: Option<HostKind>,
     },
     /// `undo`: the backup is not the stock file that the record names.
     #[error("the backup `{}` has changed: found sha256 {found}, expected {expected}", .backup.display())]
@@ -374,6 +381,8 @@ pub enum Error {
         found: String,
         /// SHA-256 of the stock host on record.
         expected: String,
+        /// The kind of the host; `None` if it cannot be read.
+        kind: Option<HostKind>,
     },
     /// `undo`: a graft with a backup, but no record to connect them.
     #[error("`{}` is a graft without a record: `{}` is missing", .path.display(), .record.display())]
@@ -384,6 +393,8 @@ pub enum Error {
         record: PathBuf,
         /// The backup.
         backup: PathBuf,
+        /// The kind of the host; `None` if it cannot be read.
+        kind: Option<HostKind>,
     },
     /// `undo`: a graft with neither backup nor record, such as `-o` writes.
     #[error("`{}` carries a graft, but has no backup or record beside it", .path.display())]
@@ -415,6 +426,9 @@ pub enum Error {
         /// The files that remain changed.
         failure: RollbackFailure,
     },
+    /// `undo`: a system call failed. There is no other place to write to.
+    #[error(transparent)]
+    InUndo(Box<Error>),
     /// `-o` names the target.
     #[error("cannot write to `{}`: it is the target itself", .out.display())]
     OutIsTarget {
@@ -470,7 +484,11 @@ impl Error {
 
     /// Whether the path names nothing: the file or a folder on the way is missing, or its links form a circle.
     pub fn is_missing(&self) -> bool {
-        let Error::Io { source, .. } = self else { return false };
+        let source = match self {
+            Error::Io { source, .. } => source,
+            Error::InUndo(error) => return error.is_missing(),
+            _ => return false,
+        };
         let missing = [Errno::NOENT, Errno::NOTDIR, Errno::LOOP, Errno::NAMETOOLONG];
         source.raw_os_error().is_some_and(|number| missing.iter().any(|missing| missing.raw_os_error() == number))
     }
@@ -484,6 +502,7 @@ impl Error {
             Error::Executable { refusal, .. } if refusal.is_damage() => 2,
             Error::Differs { .. } => 1,
             Error::Needed(error) => error.exit_code(),
+            Error::InUndo(error) => error.exit_code(),
             Error::RollbackFailed { .. } => RollbackFailure::EXIT_CODE,
             Error::Io { .. }
             | Error::Unrecognised { .. }

@@ -20,7 +20,7 @@ pub enum PackedError {
     #[error("the entry appears twice")]
     Twice,
     /// A size or number beyond every real bundle's.
-    #[error("{what} is {found} {unit}, more than the limit of {limit}")]
+    #[error("{what} is {found} {unit}, more than the {limit} allowed")]
     TooLarge {
         /// The thing that is measured.
         what: &'static str,

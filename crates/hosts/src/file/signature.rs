@@ -5,6 +5,7 @@ use std::io::Read;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
+use crate::error::host_kind::HostKind;
 use crate::error::{Error, IoContext};
 use crate::file::bundle::Format;
 
@@ -48,6 +49,20 @@ pub(crate) fn signature(path: &Path) -> Result<Signature, Error> {
     let mut start = Vec::with_capacity(512);
     File::open(path).and_then(|file| file.take(512).read_to_end(&mut start)).context(path, "read")?;
     Ok(signature_of(&start))
+}
+
+/// The kind of the host at `path`, for help; `None` if it is not a host. An error that is reported already has no use
+/// for a second one, so a file that cannot be read has no kind.
+pub(crate) fn host_kind(path: &Path) -> Option<HostKind> {
+    match signature(path).ok()? {
+        Signature::Archive => Some(HostKind::Archive),
+        Signature::Packed(_) => Some(HostKind::Bundle),
+        Signature::Executable => {
+            let bytes = fs::read(path).ok()?;
+            transplant::Executable::read(&bytes).ok().map(|file| HostKind::Linked(file.kind()))
+        }
+        _ => None,
+    }
 }
 
 /// The kind of file that begins with these bytes.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::digest;
 use crate::error::{Error, IoContext};
 use crate::file::names::backup_path;
+use crate::file::signature::host_kind;
 use crate::record::{Record, sidecar};
 
 /// A file under the name of a backup.
@@ -57,10 +58,14 @@ impl Record {
     /// The backup is missing, or is a different file.
     pub(crate) fn stock(&self, host: &Path, backup: Option<Backup>) -> Result<Backup, Error> {
         match backup {
-            None => Err(Error::BackupMissing { path: host.to_owned(), backup: backup_path(host) }),
+            None => {
+                let (path, kind) = (host.to_owned(), host_kind(host));
+                Err(Error::BackupMissing { path, backup: backup_path(host), kind })
+            }
             Some(backup) if backup.sha256 == self.stock_sha256 => Ok(backup),
             Some(Backup { path: backup, sha256: found, .. }) => {
-                Err(Error::BackupChanged { backup, found, expected: self.stock_sha256.clone() })
+                let kind = host_kind(host);
+                Err(Error::BackupChanged { backup, found, expected: self.stock_sha256.clone(), kind })
             }
         }
     }

@@ -2,6 +2,7 @@
 
 pub(crate) mod broken;
 mod foreign_owner;
+mod help;
 mod killed;
 mod once;
 pub(crate) mod samples;

@@ -20,7 +20,7 @@ fn times<T>(list: &[T], is_it: impl Fn(&T) -> bool) -> usize {
 }
 
 /// The hosts: an archive, a program of each kind, and a loader.
-fn hosts(folder: &Path) -> Vec<PathBuf> {
+pub(crate) fn hosts(folder: &Path) -> Vec<PathBuf> {
     let anywhere = Build { position_independent: true, ..Build::PLAIN };
     let path = |name: &str| folder.join(name);
     fs::write(path("libc.a"), samples::libc()).unwrap();
