@@ -1,4 +1,4 @@
-//! The chart of the README: times of stock musl, of the default graft and of glibc, as bars in an SVG. One file is for
+//! The chart of the README: times of stock musl, of the default graft and of glibc, as bars in an SVG: one file for
 //! light pages and one for dark ones.
 
 use std::fmt::Write;
@@ -12,7 +12,7 @@ use xtask::page::{self, Table};
 
 use crate::{real, suite};
 
-/// Where README.md shows the charts.
+/// The place of the charts in README.md.
 const PLACE: Table =
     Table { page: "README.md", begin: "<!-- chart: made by `cargo xtask bench tables` -->", end: "<!-- /chart -->" };
 
@@ -45,13 +45,13 @@ const CHARTS: [Colours; 2] = [
 /// Names of the arms on the chart, in the order of their bars, and in the figures. The graft is the default one.
 const ARMS: [&str; 3] = ["stock", "graft", "glibc"];
 const MEASURED: [&str; 3] = ["stock", "snmalloc", "glibc"];
-/// The fewest rounds that a bar may be of.
+/// The minimum of rounds behind a bar.
 const LEAST_ROUNDS: usize = 6;
 
 /// Sizes in the chart's own units. Pages scale it to their width, so letters have to be readable at 360 of 480.
 const WIDTH: u32 = 480;
 const MARGIN: u32 = 12;
-/// The place where bars begin, and the length of stock's.
+/// The place where bars begin, and the length of the bar for stock.
 const BARS: u32 = 58;
 const LONGEST: f64 = 190.0;
 const ROW: u32 = 18;
@@ -63,14 +63,14 @@ const HEAD: u32 = 44;
 /// Times of one program.
 struct Group {
     title: String,
-    /// The ratio to stock's time, and what stands behind the bar.
+    /// The ratio to stock's time, and the text after the bar.
     bars: [(f64, String); 3],
 }
 
 /// Writes both charts.
 ///
 /// # Errors
-/// When there are no figures, or a file cannot be written.
+/// There are no figures, or a file cannot be written.
 pub(crate) fn write() -> Result<()> {
     let groups = groups()?;
     for colours in &CHARTS {
@@ -82,7 +82,7 @@ pub(crate) fn write() -> Result<()> {
     PLACE.write(&picture(&groups))
 }
 
-/// Returns the lines that show the charts, with what they show in words.
+/// Returns the lines that show the charts, with a description in words.
 fn picture(groups: &[Group]) -> String {
     let titles: Vec<&str> = groups.iter().map(|group| group.title.as_str()).collect();
     let grafts = || groups.iter().map(|group| group.bars[1].0);
@@ -96,7 +96,7 @@ fn picture(groups: &[Group]) -> String {
     )
 }
 
-/// Returns what the chart shows: two real programs, two of the suite's, and the suite as a whole.
+/// Returns the groups of the chart: two real programs, two programs of the suite, and the suite as a whole.
 fn groups() -> Result<Vec<Group>> {
     let suite = suite::results()?.context("there are no figures of the suite")?;
     let real: Results = page::figures(real::TABLE.figures)?.context("there are no figures of real programs")?;
@@ -208,7 +208,7 @@ mod tests {
         assert!(same, "`{}` describes another chart: `cargo xtask bench tables`", PLACE.page);
     }
 
-    /// The graft on the chart has the donor that `graft` takes when none is named.
+    /// The graft on the chart has the default donor of `graft`.
     #[test]
     fn the_chart_shows_the_default_donor() {
         assert_eq!(MEASURED[1], format::DEFAULT_DONORS[0]);

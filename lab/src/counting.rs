@@ -1,4 +1,5 @@
-//! `cargo xtask bench counting`: the cost of statistics while they are off.
+//! `cargo xtask bench counting`: the cost of statistics while they are off. The cost is counted in instructions, which
+//! are exact, and in processor time.
 
 use std::fs;
 use std::path::Path;
@@ -26,7 +27,7 @@ const ROUNDS: usize = 21;
 /// and processor time of the program alone, paired by round.
 ///
 /// # Errors
-/// When something does not build, or a program fails.
+/// A part does not build, or a program fails.
 pub(crate) fn bench() -> Result<()> {
     tools::prepare_for_one()?;
     let folder = workspace::build().join("bench").join("counting");

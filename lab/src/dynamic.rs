@@ -1,11 +1,11 @@
-//! `cargo xtask bench dynamic`: real dynamic programs of a Debian, as they are, with glibc's own setting for less
-//! memory, with a donor preloaded, and with the donor merged into them.
+//! `cargo xtask bench dynamic`: real dynamic programs of Debian, unchanged, with glibc's own setting for less memory,
+//! with a donor preloaded, and with the donor merged into them.
 //!
-//! A second process of this program measures in that Debian.
+//! A second process of this program measures in the root folder of that Debian.
 //!
 //! | module | what lives there |
 //! | --- | --- |
-//! | `idle` | what a process holds after its work |
+//! | `idle` | the memory of a process after its work |
 //! | `measured` | work, idle memory and starts |
 //! | `table` | tables of time, memory and start-up |
 
@@ -42,16 +42,16 @@ pub(crate) const TABLE: KeptTable<Dynamic> = KeptTable {
     text: table,
 };
 
-/// The arms, and how the table calls them. Stock is the first.
+/// The arms, with their names in the table. Stock is the first.
 const ARMS: [(&str, &str); 4] =
     [("stock", "stock"), ("arena_max", "`MALLOC_ARENA_MAX=2`"), ("preload", "preloaded"), ("merged", "merged")];
 
-/// The donor of the last two.
+/// The donor of the last two arms.
 const DONOR: &str = "snmalloc";
 
-/// The command line.
+/// The command's arguments.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Wish {
+pub(crate) struct DynamicArgs {
     /// A single round, to see whether everything works
     #[arg(long)]
     quick: bool,
@@ -68,8 +68,8 @@ pub(crate) struct Wish {
     programs: Vec<String>,
 }
 
-impl Wish {
-    /// The programs without nginx, whose clients take most of the memory and time.
+impl DynamicArgs {
+    /// All programs except nginx, whose clients take most of the memory and time.
     fn works(&self) -> impl Iterator<Item = &'static Work> {
         let measured = dynamic::ALL.iter().filter(|work| work.name != "nginx");
         measured.filter(|work| self.programs.is_empty() || self.programs.iter().any(|it| it == work.name))
@@ -87,13 +87,13 @@ pub(crate) struct Dynamic {
     measured: Measured,
 }
 
-/// Measures, prints, and keeps what was asked for.
+/// Measures, prints, and keeps the figures if `--save` is set.
 ///
 /// # Errors
-/// When a program cannot be grafted, or gives another result than stock.
-pub(crate) fn bench(wish: &Wish) -> Result<()> {
-    if wish.here {
-        return measure_here(wish);
+/// A program cannot be grafted, or its result differs from stock's.
+pub(crate) fn bench(args: &DynamicArgs) -> Result<()> {
+    if args.here {
+        return measure_here(args);
     }
     tools::prepare_for_one()?;
     tools::system::prepare()?;
@@ -107,7 +107,7 @@ pub(crate) fn bench(wish: &Wish) -> Result<()> {
     fs::create_dir_all(&work)?;
     let scratch = folder::Scratch::beside(&work, "scratch")?;
     dynamic::fill(&work)?;
-    for work_of in wish.works() {
+    for work_of in args.works() {
         fs::write(work.join(format!("{}.prepare.sh", work_of.name)), work_of.prepare)?;
         fs::write(work.join(format!("{}.sh", work_of.name)), work_of.script)?;
     }
@@ -119,23 +119,23 @@ pub(crate) fn bench(wish: &Wish) -> Result<()> {
             .arg(work.join("donor.so")),
     )?;
     fs::copy(std::env::current_exe()?, work.join("lab"))?;
-    let quick = if wish.quick { " --quick" } else { "" };
-    let again = format!("exec ./lab dynamic --here --minutes {}{quick} {}", wish.minutes, wish.programs.join(" "));
+    let quick = if args.quick { " --quick" } else { "" };
+    let again = format!("exec ./lab dynamic --here --minutes {}{quick} {}", args.minutes, args.programs.join(" "));
     command::run(&mut system::unprivileged(&work, &scratch.0, &again))?;
     let document = fs::read_to_string(work.join("results.json")).context("the Debian gave no results")?;
     let figures: Dynamic = serde_json::from_str(&document)?;
     println!("{}", table(&figures));
-    if let Some(path) = &wish.save {
-        ensure!(!wish.quick && wish.programs.is_empty(), "a run with --quick, or of some programs, is not kept");
+    if let Some(path) = &args.save {
+        ensure!(!args.quick && args.programs.is_empty(), "a run with --quick, or of some programs, is not kept");
         fs::write(path, results::compact(&figures)?).with_context(|| format!("cannot write `{}`", path.display()))?;
     }
     Ok(())
 }
 
 /// Measures in this root folder, and writes the figures.
-fn measure_here(wish: &Wish) -> Result<()> {
+fn measure_here(args: &DynamicArgs) -> Result<()> {
     let (mut works, mut starts) = (Vec::new(), Vec::new());
-    for work in wish.works() {
+    for work in args.works() {
         eprintln!("bench: grafting {} ...", work.program);
         let merged = PathBuf::from(format!("{}.merged", work.program));
         command::output(
@@ -145,14 +145,14 @@ fn measure_here(wish: &Wish) -> Result<()> {
         works.push(case(work, &merged, &[format!("{}.sh", work.name)]));
         starts.push(case(work, &merged, &["-c".to_owned(), "exec \"$P\" --version >/dev/null 2>&1".to_owned()]));
     }
-    let waiting = wish.works().zip(&works).filter_map(|(work, case)| Some((work.idle?.to_owned(), case)));
-    let time = Time { quick: wish.quick, minutes: wish.minutes, of_works: 0.8 };
+    let waiting = args.works().zip(&works).filter_map(|(work, case)| Some((work.idle?.to_owned(), case)));
+    let time = Time { quick: args.quick, minutes: args.minutes, of_works: 0.8 };
     let figures = Dynamic {
         schema_version: 1,
         allograft: env!("CARGO_PKG_VERSION").to_owned(),
         donor: DONOR.to_owned(),
         machine: Machine::this(),
-        measured: Measured::of(&works, &starts, waiting, time)?,
+        measured: Measured::measure(&works, &starts, waiting, time)?,
     };
     Ok(fs::write("results.json", results::document(&figures)?)?)
 }

@@ -16,13 +16,13 @@ use xtask::sessions;
 
 use crate::grafts::Workshop;
 
-/// The goal for the ratio of the graft's time to that of the relinked program: within 5 %.
+/// The goal for the ratio of the graft's time to the relinked program's: within 5 %.
 const GOAL: f64 = 1.05;
 /// The goal for the ratio of peak memory, with many threads that end.
 const MEMORY_GOAL: f64 = 2.0;
 const ARMS: [&str; 3] = ["stock", "relinked", "grafted"];
-/// Threads, keys, and lookups of all threads together. The runs are short and many, since a machine's speed varies from
-/// second to second.
+/// Threads, keys, and lookups of all threads together. Many short runs, since a machine's speed varies from second to
+/// second.
 const MAPS: [[&str; 3]; 3] = [["1", "20000", "500000"], ["2", "20000", "500000"], ["8", "20000", "500000"]];
 const THREADS: [[&str; 2]; 2] = [["10000", "8"], ["10000", "64"]];
 const PEAKS: usize = 5;
@@ -46,9 +46,9 @@ const TABLE: Table = Table {
     end: "<!-- end of the tables beside relinking -->",
 };
 
-/// The command line.
+/// The command's arguments.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Wish {
+pub(crate) struct FinishedArgs {
     /// At most so many rounds for each number of threads
     #[arg(long, value_name = "N", default_value_t = 150, value_parser = clap::value_parser!(u16).range(1..))]
     rounds: u16,
@@ -66,11 +66,11 @@ pub(crate) struct Wish {
 /// Links, grafts and measures, and prints the tables.
 ///
 /// # Errors
-/// When something does not build, or two arms print different things.
-pub(crate) fn bench(wish: &Wish) -> Result<()> {
-    let donor = wish.donor.as_str();
+/// A part does not build, or the arms' outputs differ.
+pub(crate) fn bench(args: &FinishedArgs) -> Result<()> {
+    let donor = args.donor.as_str();
     tools::prepare_for_one()?;
-    let allograft = match &wish.allograft {
+    let allograft = match &args.allograft {
         Some(program) => program.canonicalize()?,
         None => command::build_allograft()?,
     };
@@ -94,9 +94,9 @@ pub(crate) fn bench(wish: &Wish) -> Result<()> {
     }
     let arms = [stock, relinked, grafted];
 
-    let text = format!("{}\n{}", times(&arms, donor, usize::from(wish.rounds))?, peaks(&arms)?);
+    let text = format!("{}\n{}", times(&arms, donor, usize::from(args.rounds))?, peaks(&arms)?);
     print!("{text}");
-    if wish.write { TABLE.write(&text) } else { Ok(()) }
+    if args.write { TABLE.write(&text) } else { Ok(()) }
 }
 
 /// The programs of each arm, in the order of the sources.
@@ -144,7 +144,7 @@ fn shown(ratio: &Ratio) -> String {
     }
 }
 
-/// Says whether the goal is met, as far as this number of rounds can show it.
+/// Returns whether the goal is met, as far as this number of rounds can show it.
 fn verdict(ratio: &Ratio) -> String {
     match (ratio.low, ratio.high) {
         (_, Some(high)) if high <= GOAL => format!("within the goal of {GOAL}"),

@@ -18,10 +18,10 @@ use zigcc::Arch;
 const GOAL_MS: f64 = 50.0;
 const GOAL_MB: f64 = 64.0;
 
-/// Prints time and memory of a graft for each architecture that Debian has.
+/// Prints time and memory of a graft for each architecture of Debian's musl.
 ///
 /// # Errors
-/// When allograft does not build, or a graft fails.
+/// allograft does not build, or a graft fails.
 pub(crate) fn bench() -> Result<()> {
     tools::prepare_for_experiments()?;
     let allograft = command::build_allograft()?;
@@ -34,7 +34,7 @@ pub(crate) fn bench() -> Result<()> {
     Ok(())
 }
 
-/// Runs the program next to one that does nothing. The cost of starting a process is in both.
+/// Measures grafts next to runs of a program that does nothing, whose cost is that of starting a process.
 fn graft(allograft: &Path, arch: Arch, folder: &Path) -> Result<()> {
     let libc = fixtures::debian_musl(arch).libc;
     let out = folder.join(format!("libc-{}.a", arch.name()));
@@ -81,7 +81,7 @@ struct NewFile {
 
 impl NewFile {
     fn processes(&mut self) -> &mut Processes {
-        // Before the first run, there is no file.
+        // The file does not exist before the first run.
         let _ = fs::remove_file(&self.out);
         &mut self.processes
     }

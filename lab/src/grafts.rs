@@ -22,7 +22,7 @@ pub(crate) struct Listed {
 /// Returns the allocators that a build has for this machine.
 ///
 /// # Errors
-/// When `allograft donors` fails.
+/// `allograft donors` fails.
 pub(crate) fn donors(allograft: &Path) -> Result<Vec<Listed>> {
     let said = command::output(Command::new(allograft).args(["donors", "--json"]))?;
     let document: Value = serde_json::from_str(&said).context("`donors --json` printed no JSON")?;
@@ -47,7 +47,7 @@ pub(crate) struct Workshop {
 
 impl Workshop {
     /// # Errors
-    /// When there is no musl for this machine, or no compiler.
+    /// There is no musl for this machine, or no compiler.
     pub(crate) fn new(folder: &Path) -> Result<Workshop> {
         Ok(Workshop { folder: folder.to_owned(), musl: Musl::find()?, compiler: Compiler::find()? })
     }
@@ -56,7 +56,7 @@ impl Workshop {
     /// `suite/NAME/NAME.c` with it for each name. Returns the programs' paths.
     ///
     /// # Errors
-    /// When it cannot be copied, grafted, compiled or linked.
+    /// musl cannot be copied or grafted, or a program cannot be compiled or linked.
     pub(crate) fn link(&self, home: &str, graft: Option<(&Path, &[&str])>, names: &[&str]) -> Result<Vec<PathBuf>> {
         let suite = workspace::root().join("suite");
         let sources: Vec<PathBuf> = names.iter().map(|name| suite.join(name).join(name).with_extension("c")).collect();

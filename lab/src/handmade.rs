@@ -1,5 +1,5 @@
-//! A graft made by hand, as known scripts do it: mimalloc as released, put into a copy of `libc.a` with `ar` and a list
-//! of names.
+//! A hand-made graft, as known scripts make it: mimalloc's release, put into a copy of `libc.a` with `ar` and a list of
+//! names. In comparisons it shows what users would have without allograft.
 
 use std::fs;
 use std::io::Write;
@@ -45,7 +45,7 @@ const FLAGS: [&str; 11] = [
 /// Makes `libc.a` in `folder` from the one at `libc` and the sources in `mimalloc` (with `src` and `include`).
 ///
 /// # Errors
-/// When it does not compile, or `ar` cannot be run.
+/// mimalloc does not compile, or `ar` cannot be run.
 pub(crate) fn make(libc: &Path, mimalloc: &Path, folder: &Path) -> Result<()> {
     let arch = Arch::ALL.into_iter().find(|arch| fixtures::native(*arch)).context("no donors for this machine")?;
     fs::create_dir_all(folder).with_context(|| format!("cannot make `{}`", folder.display()))?;

@@ -34,9 +34,9 @@ pub(crate) const TABLE: KeptTable<Loaders> = KeptTable {
 /// The arms. Stock is the first; the others are donors.
 const ARMS: [&str; 4] = ["stock", "snmalloc", "mimalloc", "rpmalloc"];
 
-/// The command line.
+/// The command's arguments.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Wish {
+pub(crate) struct LoadersArgs {
     /// A single round, to see whether everything works
     #[arg(long)]
     quick: bool,
@@ -60,11 +60,11 @@ pub(crate) struct Loaders {
     once: CaseResult,
 }
 
-/// Measures, prints, and keeps what was asked for.
+/// Measures, prints, and keeps the figures if `--save` is set.
 ///
 /// # Errors
-/// When the loader cannot be grafted, or a program gives another result than by stock.
-pub(crate) fn bench(wish: &Wish) -> Result<()> {
+/// The loader cannot be grafted, or a program's result differs from stock's.
+pub(crate) fn bench(args: &LoadersArgs) -> Result<()> {
     tools::prepare_for_one()?;
     tools::system::prepare()?;
     wheels::install(&FOR_MUSL)?;
@@ -79,25 +79,25 @@ pub(crate) fn bench(wish: &Wish) -> Result<()> {
     loaded::fill(&work)?;
     let loaders = loaders(&home)?;
     let script = |work: &Work| format!("exec \"$L\" \"$P\" {}", work.arguments.join(" "));
-    // ninja makes nothing that is there.
+    // ninja does not make outputs that exist.
     let again = |work: &Work| format!("rm -f out* .ninja_*; {}", script(work));
     let works: Vec<Case> = loaded::ALL.iter().map(|it| case(&work, it, &loaders, &again(it))).collect();
     let version = "exec \"$L\" \"$P\" --version >/dev/null";
     let starts: Vec<Case> = loaded::ALL.iter().map(|it| case(&work, it, &loaders, version)).collect();
     let waiting = loaded::ALL.iter().zip(&works).filter(|(it, _)| it.waits);
     let waiting = waiting.map(|(it, case)| (format!("cd \"$W\"; {}", script(it)), case));
-    let time = Time { quick: wish.quick, minutes: wish.minutes, of_works: 0.7 };
+    let time = Time { quick: args.quick, minutes: args.minutes, of_works: 0.7 };
     let once = [once(&work, &loaders)];
     let figures = Loaders {
         schema_version: 1,
         allograft: env!("CARGO_PKG_VERSION").to_owned(),
         machine: Machine::this(),
-        measured: Measured::of(&works, &starts, waiting, time)?,
+        measured: Measured::measure(&works, &starts, waiting, time)?,
         once: time.compared(&once, 0.1, 1000)?.remove(0),
     };
     println!("{}", text(&figures));
-    if let Some(path) = &wish.save {
-        ensure!(!wish.quick, "a run with --quick is not kept");
+    if let Some(path) = &args.save {
+        ensure!(!args.quick, "a run with --quick is not kept");
         let document = results::compact(&figures)?;
         fs::write(path, document).with_context(|| format!("cannot write `{}`", path.display()))?;
     }
@@ -120,7 +120,7 @@ fn loaders(home: &Path) -> Result<Vec<PathBuf>> {
     ARMS.iter().map(loader).collect()
 }
 
-/// Returns the case in which a shell runs the script for each loader, which is `$L`, in the folder `$W`.
+/// Returns the case in which a shell runs the script in the folder `$W`, with each loader as `$L`.
 fn case(folder: &Path, work: &Work, loaders: &[PathBuf], script: &str) -> Case {
     let arms = ARMS.iter().zip(loaders).map(|(name, loader)| {
         let environment: Vec<(OsString, OsString)> =
@@ -140,7 +140,7 @@ fn once(folder: &Path, loaders: &[PathBuf]) -> Case {
     sessions::case("once", arms.collect())
 }
 
-/// The time of stock, and what each other arm takes in addition, in microseconds of processor time.
+/// The processor time of stock, and the additional time of each other arm, in microseconds.
 fn additional(case: &CaseResult) -> impl Iterator<Item = String> {
     let stock = case.arms.first().and_then(|arm| arm.typical);
     let stock = stock.map_or(0.0, |typical| (typical.user_s + typical.system_s) * 1e6);

@@ -1,8 +1,8 @@
 //! `cargo xtask bench lto`: a ThinLTO link by a real, dynamic `ld.lld`, with the donors preloaded. This is LLVM's
 //! typical load: many threads that each build and destroy the representation of a module.
 //!
-//! Donors are not linked into a static `ld.lld`: Debian's archives of LLVM are for glibc, and a donor for static
-//! programs takes the place of musl's malloc.
+//! Not by a static `ld.lld` with the donors linked in: Debian's archives of LLVM are for glibc, and a donor for static
+//! programs replaces musl's malloc.
 
 pub(crate) mod memory;
 mod pages;
@@ -29,7 +29,7 @@ const FUNCTIONS: usize = 40;
 /// Passes all arguments to `allograft bench`, with the link as the program.
 ///
 /// # Errors
-/// When a part cannot be fetched or built, or the comparison reports a fault.
+/// A part cannot be fetched or built, or the comparison reports a fault.
 pub(crate) fn bench(arguments: &[String]) -> Result<()> {
     let Load { lld, home, objects, allograft, _lock } = load()?;
     let mut bench = Command::new(allograft);
@@ -37,15 +37,15 @@ pub(crate) fn bench(arguments: &[String]) -> Result<()> {
     if !arguments.iter().any(|word| word.split('=').next() == Some("--threads")) {
         bench.args(["--threads", "1,8"]);
     }
-    // The linked programs are compared: every arm must make the same one. Only the linker gets the libraries; the shell
-    // and allograft itself use the machine's.
+    // The linked programs are compared: every arm must make the same one. Only the linker uses the unpacked libraries;
+    // the shell and allograft use the machine's own.
     let line = "out=$1 libraries=$2; shift 2; LD_LIBRARY_PATH=$libraries \"$@\" -o \"$out\" && sha256sum <\"$out\"";
     bench.args(["--", "/bin/sh", "-c", line, "sh"]).arg(home.join("program"));
     bench.arg(lld.libraries).arg(lld.program).args(["--thinlto-jobs={threads}", "--threads={threads}", "--lto-O3"]);
     command::run(bench.args(objects))
 }
 
-/// What a link takes: the linker, a folder that this process has for itself, the modules, and allograft.
+/// The parts of a link: the linker, a folder of this process's own, the modules, and allograft.
 struct Load {
     lld: Linker,
     home: PathBuf,
@@ -54,7 +54,7 @@ struct Load {
     _lock: fs::File,
 }
 
-/// Fetches and builds all of it.
+/// Fetches and builds all parts.
 fn load() -> Result<Load> {
     tools::prepare_for_one()?;
     let lld = linker()?;
@@ -91,7 +91,7 @@ fn linker() -> Result<Linker> {
     Ok(Linker { program, libraries: places.join(":") })
 }
 
-/// Returns the modules as bitcode, which is made once.
+/// Returns the modules as bitcode, and makes them at the first call.
 fn modules(home: &Path) -> Result<Vec<PathBuf>> {
     let zig = fixtures::zig();
     let objects: Vec<PathBuf> = (0..MODULES).map(|number| home.join(format!("module{number}.o"))).collect();
@@ -110,8 +110,8 @@ fn modules(home: &Path) -> Result<Vec<PathBuf>> {
     Ok(objects)
 }
 
-/// Returns a module of functions that loop, branch, and call those of the next modules, so that link-time optimisation
-/// looks into them.
+/// Returns a module of functions that loop, branch, and call functions of the next modules, so that link-time
+/// optimisation imports them.
 fn module(number: usize) -> String {
     let next = |step: usize| (number + step) % MODULES;
     let mut text = String::new();

@@ -4,24 +4,24 @@
 //! | --- | --- |
 //! | `chart` | the README's chart |
 //! | `counting` | the cost of statistics while they are off |
-//! | `dynamic` | real dynamic programs: as they are, preloaded and merged |
-//! | `finished` | grafts of linked executables beside programs linked with the donor |
+//! | `dynamic` | real dynamic programs: unchanged, preloaded and merged |
+//! | `finished` | grafts of linked executables, compared with programs linked with the donor |
 //! | `graft` | time and memory of grafting itself |
 //! | `grafts` | programs of the suite, linked with grafts |
 //! | `handmade` | a graft made by hand |
 //! | `loaders` | released programs for musl, started by grafted loaders |
 //! | `lto` | a link with ThinLTO, donors preloaded, and its memory |
-//! | `profile` | what `allograft profile` predicts, beside what is measured |
+//! | `profile` | predictions of `allograft profile`, compared with measurements |
 //! | `profiles` | memory by donor and profile |
-//! | `proof` | conformance programs by compilers that the rules were not tuned on |
-//! | `real` | programs that many people use, with every donor |
+//! | `proof` | conformance programs, built by compilers on which the rules were not tuned |
+//! | `real` | widely used programs, with every donor |
 //! | `released` | released programs and their grafts |
-//! | `rest` | what a program takes that does nothing, and what an idle one holds |
-//! | `rust_programs` | Rust programs by `cargo allograft` |
+//! | `rest` | the cost of a program that does nothing, and the memory of an idle one |
+//! | `rust_programs` | Rust programs built by `cargo allograft` |
 //! | `stated` | figures in sentences of README.md and the FAQ |
 //! | `steps` | a program's instructions, counted one by one |
-//! | `strings` | our string functions beside musl's and glibc's |
-//! | `suite` | the suite by `allograft bench`, and its tables in the docs |
+//! | `strings` | our string functions, compared with musl's and glibc's |
+//! | `suite` | the suite, run by `allograft bench`, and its tables in the docs |
 
 mod chart;
 mod counting;
@@ -48,7 +48,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// The project's experiments. All times are taken by `measure`, as by `allograft bench`.
+/// The project's experiments. All times are measured by `measure`, like those of `allograft bench`.
 #[derive(Debug, Parser)]
 #[command(name = "lab", bin_name = "cargo xtask bench")]
 struct Lab {
@@ -58,45 +58,45 @@ struct Lab {
 
 #[derive(Debug, Subcommand)]
 enum Experiment {
-    /// What grafting costs (the default)
+    /// Time and memory of grafting (the default)
     Graft,
-    /// What statistics cost while they are off
+    /// The cost of statistics while they are off
     Counting,
     /// Memory by donor and profile
     Profiles,
-    /// What `allograft profile` predicts of programs of known nature, beside what a graft gains
-    Profile(profile::Wish),
-    /// Our string functions beside musl's and glibc's
-    Strings(Handed),
+    /// Predictions of `allograft profile` for known programs, compared with a graft's gain
+    Profile(profile::ProfileArgs),
+    /// Our string functions, compared with musl's and glibc's
+    Strings(PassedArgs),
     /// The suite, by `allograft bench`
-    Suite(Handed),
+    Suite(PassedArgs),
     /// Put the tables of the kept figures into the docs, and make the README's chart
     Tables,
-    /// Programs that many people use, with every donor
-    Real(real::Wish),
-    /// What a program takes that does nothing, and what an idle one holds
-    Rest(rest::Wish),
+    /// Widely used programs, with every donor
+    Real(real::RealArgs),
+    /// The cost of a program that does nothing, and the memory of an idle one
+    Rest(rest::RestArgs),
     /// Rust programs: stock musl, a graft by hand, `cargo allograft`, glibc
-    Rust(rust_programs::Wish),
+    Rust(rust_programs::RustArgs),
     /// A link with ThinLTO, donors preloaded, by `allograft bench`
-    Lto(Handed),
+    Lto(PassedArgs),
     /// The memory of that link: resident, committed and mapped, at peak and at exit, also with large pages
-    LtoMemory(lto::memory::Wish),
+    LtoMemory(lto::memory::MemoryArgs),
     /// Released programs and their grafts
-    Released(released::Wish),
-    /// Real dynamic programs of a Debian: as they are, with a donor preloaded, and with it merged into them
-    Dynamic(dynamic::Wish),
+    Released(released::ReleasedArgs),
+    /// Real dynamic programs of Debian: unchanged, with a donor preloaded, and with it merged
+    Dynamic(dynamic::DynamicArgs),
     /// Released programs for musl, started by the stock loader and by grafted ones
-    Loaders(loaders::Wish),
-    /// Grafts of linked executables beside programs linked with the donor
-    Finished(finished::Wish),
-    /// Conformance programs by compilers held out for it (400 MB, an hour); also `cargo xtask proof`
-    Proof(proof::Wish),
+    Loaders(loaders::LoadersArgs),
+    /// Grafts of linked executables, compared with programs linked with the donor
+    Finished(finished::FinishedArgs),
+    /// Conformance programs by held-out compilers (400 MB, an hour); also `cargo xtask proof`
+    Proof(proof::ProofArgs),
 }
 
 /// Arguments for the program that measures.
 #[derive(Debug, clap::Args)]
-struct Handed {
+struct PassedArgs {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,
 }
@@ -106,7 +106,7 @@ fn main() -> ExitCode {
         None | Some(Experiment::Graft) => graft::bench(),
         Some(Experiment::Counting) => counting::bench(),
         Some(Experiment::Profiles) => profiles::bench(),
-        Some(Experiment::Profile(wish)) => profile::bench(&wish),
+        Some(Experiment::Profile(args)) => profile::bench(&args),
         Some(Experiment::Strings(handed)) => strings::bench(&handed.arguments),
         Some(Experiment::Suite(handed)) => suite::bench(&handed.arguments),
         Some(Experiment::Tables) => suite::tables()
@@ -117,16 +117,16 @@ fn main() -> ExitCode {
             .and_then(|()| profile::TABLE.write())
             .and_then(|()| chart::write())
             .and_then(|()| stated::write()),
-        Some(Experiment::Real(wish)) => real::bench(&wish),
-        Some(Experiment::Rest(wish)) => rest::bench(&wish),
-        Some(Experiment::Rust(wish)) => rust_programs::bench(&wish),
+        Some(Experiment::Real(args)) => real::bench(&args),
+        Some(Experiment::Rest(args)) => rest::bench(&args),
+        Some(Experiment::Rust(args)) => rust_programs::bench(&args),
         Some(Experiment::Lto(handed)) => lto::bench(&handed.arguments),
-        Some(Experiment::LtoMemory(wish)) => lto::memory::bench(&wish),
-        Some(Experiment::Released(wish)) => released::bench(&wish),
-        Some(Experiment::Dynamic(wish)) => dynamic::bench(&wish),
-        Some(Experiment::Loaders(wish)) => loaders::bench(&wish),
-        Some(Experiment::Finished(wish)) => finished::bench(&wish),
-        Some(Experiment::Proof(wish)) => proof::run(&wish),
+        Some(Experiment::LtoMemory(args)) => lto::memory::bench(&args),
+        Some(Experiment::Released(args)) => released::bench(&args),
+        Some(Experiment::Dynamic(args)) => dynamic::bench(&args),
+        Some(Experiment::Loaders(args)) => loaders::bench(&args),
+        Some(Experiment::Finished(args)) => finished::bench(&args),
+        Some(Experiment::Proof(args)) => proof::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_handed_on_may_look_like_options() {
+    fn passed_arguments_may_look_like_options() {
         <Lab as clap::CommandFactory>::command().debug_assert();
         let lab = Lab::parse_from(["lab", "suite", "map", "--budget", "20m", "--save=a"]);
         let Some(Experiment::Suite(handed)) = lab.experiment else { panic!("{lab:?}") };

@@ -1,5 +1,5 @@
-//! `cargo xtask bench profile`: what `allograft profile` says of programs of known nature, what a graft of each then
-//! gains, and by how much profiling slows them down.
+//! `cargo xtask bench profile`: the verdict of `allograft profile` on programs of known nature, the measured gain of a
+//! graft of each, and the slowdown by profiling.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -41,21 +41,22 @@ const PROGRAMS: [(&str, u32); 12] = [
     ("pipes", 2),
     ("numbers", 2),
 ];
-/// Seconds of the run that the verdict is about, and of one that is measured.
+/// Seconds of the profiled run, and of a measured one.
 const PROFILED: &str = "3";
 const RUN: &str = "2";
-/// How long a process's work is counted, with the profiler attached or without it.
+/// The time for which a process's work is counted, with the profiler attached or without it.
 const WINDOW: Duration = Duration::from_millis(300);
-/// The time that a program has to start, and the profiler to end a recording.
+/// The time for a program to start, and for the profiler to end a recording.
 const MARGIN: Duration = Duration::from_millis(150);
 /// More windows are measured until half of the interval is at most this, on the logarithmic scale.
 const HALF_WIDTH: f64 = 0.025;
-/// Where threads wait for a lock, the speed of one process changes threefold and stays so for seconds: many are needed.
+/// If threads wait for a lock, the speed of one process changes threefold and stays so for seconds: many windows are
+/// needed.
 const MOST_WINDOWS: usize = 300;
 
-/// The command line.
+/// The command's arguments.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Wish {
+pub(crate) struct ProfileArgs {
     /// Measure this program, not the one built here
     #[arg(long, value_name = "PROGRAM")]
     allograft: Option<PathBuf>,
@@ -91,18 +92,18 @@ struct Program {
     bottleneck: String,
     /// The allocator's share of the time, from 0 to 1.
     allocator: f64,
-    /// What the profile says: how many times as fast, at least and at best.
+    /// The predicted speed-up by the profile, at least and at best.
     predicted: (f64, f64),
-    /// Work per second with the default donor, to that with stock.
+    /// The ratio of work per second with the default donor to that with stock.
     gain: Ratio,
-    /// Work per second while it is profiled, to that when it is not, in one process.
+    /// The ratio of work per second with the profiler attached to that without it, in one process.
     profiled: Ratio,
-    /// The number of pairs of windows behind that.
+    /// The number of pairs of windows behind this ratio.
     windows: usize,
 }
 
 impl Program {
-    /// Whether the interval of the gain and the predicted range meet, to the two decimals that are printed.
+    /// Whether the interval of the gain and the predicted range overlap, to the two decimals that are printed.
     fn is_inside(&self) -> bool {
         let (low, high) = (self.gain.low.unwrap_or(self.gain.value), self.gain.high.unwrap_or(self.gain.value));
         const HALF: f64 = 0.005;
@@ -110,13 +111,13 @@ impl Program {
     }
 }
 
-/// Builds, profiles, measures, prints, and keeps what was asked for.
+/// Builds, profiles, measures, prints, and keeps the figures if `--save` is set.
 ///
 /// # Errors
-/// When something does not build, or a program fails.
-pub(crate) fn bench(wish: &Wish) -> Result<()> {
+/// A part does not build, or a program fails.
+pub(crate) fn bench(args: &ProfileArgs) -> Result<()> {
     tools::prepare_for_one()?;
-    let allograft = match &wish.allograft {
+    let allograft = match &args.allograft {
         Some(program) => program.canonicalize()?,
         None => command::build_allograft()?,
     };
@@ -125,7 +126,7 @@ pub(crate) fn bench(wish: &Wish) -> Result<()> {
     let _lock = folder::lock(&home.join(".lock"))?;
     let mut programs = Vec::new();
     for (name, threads) in PROGRAMS {
-        if !wish.only.is_empty() && !wish.only.iter().any(|only| only == name) {
+        if !args.only.is_empty() && !args.only.iter().any(|only| only == name) {
             continue;
         }
         eprintln!("bench: {name}, {threads} threads");
@@ -133,13 +134,13 @@ pub(crate) fn bench(wish: &Wish) -> Result<()> {
         let grafted = home.join(format!("{name}-grafted"));
         let _ = fs::remove_file(&grafted);
         command::run(Command::new(&allograft).args(["--quiet", "graft"]).arg(&stock).arg("-o").arg(&grafted))?;
-        programs.push(program(&allograft, (name, threads), &stock, &grafted, wish)?);
+        programs.push(program(&allograft, (name, threads), &stock, &grafted, args)?);
     }
-    let (schema_version, rounds) = (1, wish.rounds);
+    let (schema_version, rounds) = (1, args.rounds);
     let allograft = env!("CARGO_PKG_VERSION").to_owned();
     let figures = Figures { schema_version, allograft, machine: Machine::this(), rounds, programs };
     println!("{}", table(&figures));
-    if let Some(path) = &wish.save {
+    if let Some(path) = &args.save {
         fs::write(path, results::compact(&figures)?).with_context(|| format!("cannot write `{}`", path.display()))?;
     }
     Ok(())
@@ -158,7 +159,7 @@ fn program(
     (name, threads): (&str, u32),
     stock: &Path,
     grafted: &Path,
-    wish: &Wish,
+    args: &ProfileArgs,
 ) -> Result<Program> {
     let threads_word = threads.to_string();
     let run = |program: &Path| work(Command::new(program).args([&threads_word, RUN]));
@@ -168,8 +169,8 @@ fn program(
     let verdict = &document["verdict"];
     let figure = |value: &serde_json::Value| value.as_f64().context("a profile without its figures");
     let mut gains = Vec::new();
-    for round in 0..wish.rounds {
-        // Each of the two comes first in turn.
+    for round in 0..args.rounds {
+        // Stock and graft take turns at being first.
         let (stock, grafted) = match round % 2 {
             0 => (run(stock)?, run(grafted)?),
             _ => {
@@ -179,7 +180,7 @@ fn program(
         };
         gains.push((grafted / stock).ln());
     }
-    let slowdowns = slowdowns(allograft, Task::start(stock, &threads_word)?, wish)?;
+    let slowdowns = slowdowns(allograft, Task::start(stock, &threads_word)?, args)?;
     let ratio = |logs: &[f64]| Ratio::of_logs(logs).context("no rounds");
     Ok(Program {
         name: name.to_owned(),
@@ -193,10 +194,10 @@ fn program(
     })
 }
 
-/// Compares the work that a process does while it is profiled with what it does when it is not: in as many pairs of
-/// windows as there are rounds, and in more until the interval is narrow. Returns the logarithms of the ratios.
-fn slowdowns(allograft: &Path, mut task: Task, wish: &Wish) -> Result<Vec<f64>> {
-    let attached = Duration::from_millis(wish.attached.into());
+/// Compares a process's work with and without the profiler, in at least one pair of windows per round, and in more
+/// until the interval is narrow. Returns the logarithms of the ratios.
+fn slowdowns(allograft: &Path, mut task: Task, args: &ProfileArgs) -> Result<Vec<f64>> {
+    let attached = Duration::from_millis(args.attached.into());
     let mut logs = Vec::new();
     loop {
         let (plain, profiled) = match logs.len() % 2 {
@@ -208,7 +209,7 @@ fn slowdowns(allograft: &Path, mut task: Task, wish: &Wish) -> Result<Vec<f64>> 
         };
         logs.push((profiled / plain).ln());
         let is_narrow = Ratio::of_logs(&logs).is_some_and(|ratio| ratio.is_within(HALF_WIDTH));
-        if logs.len() >= usize::from(wish.rounds) && (is_narrow || logs.len() >= MOST_WINDOWS) {
+        if logs.len() >= usize::from(args.rounds) && (is_narrow || logs.len() >= MOST_WINDOWS) {
             return Ok(logs);
         }
     }
@@ -232,7 +233,7 @@ impl Task {
         Ok(task)
     }
 
-    /// Returns the rounds of all threads until now.
+    /// Returns the rounds of all threads so far.
     fn rounds(&self) -> Result<u64> {
         let counts = fs::read(&self.counts).with_context(|| format!("cannot read `{}`", self.counts.display()))?;
         let words = counts.as_chunks::<8>().0;
@@ -248,7 +249,7 @@ impl Task {
         Ok((after - before) as f64 / took.as_secs_f64())
     }
 
-    /// Measures a window while the process is profiled, so long after the profiler was started.
+    /// Measures a window while the process is profiled. It begins the time `attached` after the profiler's start.
     fn profiled_window(&mut self, allograft: &Path, attached: Duration) -> Result<f64> {
         let duration = (attached + WINDOW + MARGIN).as_secs_f64().to_string();
         let mut command = Command::new(allograft);
@@ -266,7 +267,7 @@ impl Task {
 
 impl Drop for Task {
     fn drop(&mut self) {
-        // The process may have ended by itself, which the next window would have said.
+        // An error means that the process has ended by itself, which the next window would have reported.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -275,7 +276,7 @@ impl Drop for Task {
 /// Runs a program, and returns the rounds of work per second that it prints at its end.
 fn work(command: &mut Command) -> Result<f64> {
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run {command:?}"))?;
-    // A profile of a short run may have too few samples for a verdict, and that is not asked for.
+    // Not an error: a profile of a short run may have too few samples for a verdict, and none is needed here.
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let figure = said.lines().find_map(|line| line.strip_prefix("rounds_per_second="));
     figure.and_then(|figure| figure.parse().ok()).with_context(|| format!("{command:?} printed no figure"))

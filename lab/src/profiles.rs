@@ -31,8 +31,7 @@ const ROUNDS: usize = 3;
 /// The time after which a program counts as hanging.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// The figures of one build in bytes: peaks of all rows, and what is resident before a program has done anything and
-/// after a second of idleness.
+/// The figures of one build in bytes: peaks of all rows, and the resident memory at the start and after an idle second.
 struct Figures {
     peaks: Vec<u64>,
     start: u64,
@@ -42,7 +41,7 @@ struct Figures {
 /// Prints the table of `docs/profiles.md`.
 ///
 /// # Errors
-/// When something does not build, or a program fails or cannot be traced.
+/// A part does not build, or a program fails or cannot be traced.
 pub(crate) fn bench() -> Result<()> {
     tools::prepare_for_one()?;
     let allograft = command::build_allograft()?;
@@ -87,16 +86,16 @@ fn measure(programs: &[PathBuf]) -> Result<Figures> {
     Ok(Figures { peaks, start: median(start), idle: median(idle) })
 }
 
-/// Returns the figure behind `word` in `start N full N idle N`.
+/// Returns the figure after `word` in `start N full N idle N`.
 ///
 /// # Errors
-/// When there is none.
+/// There is no such figure.
 pub(crate) fn resident(word: &str, printed: &str) -> Result<u64> {
     let figure = printed.split_whitespace().skip_while(|text| *text != word).nth(1).and_then(|text| text.parse().ok());
     figure.with_context(|| format!("`{}` has no number behind `{word}`", printed.trim()))
 }
 
-/// Returns the middle one, or 0 for none.
+/// Returns the median, or 0 for an empty list.
 pub(crate) fn median(mut figures: Vec<u64>) -> u64 {
     figures.sort_unstable();
     figures.get(figures.len() / 2).copied().unwrap_or_default()

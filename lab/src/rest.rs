@@ -1,5 +1,5 @@
-//! `cargo xtask bench rest`: what a program takes that does nothing, and what an idle process still holds after it has
-//! freed everything.
+//! `cargo xtask bench rest`: the cost of a program that does nothing, and the memory that an idle process still holds
+//! after it has freed everything.
 
 use std::fs;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use xtask::page::{KeptTable, Table};
 use xtask::sessions;
 
 use crate::profiles::{median, resident};
-use crate::real::build::{self, RealArm, Yard};
+use crate::real::build::{self, Builder, RealArm};
 use crate::real::program::Part;
 
 /// The table in the docs.
@@ -32,14 +32,14 @@ pub(crate) const TABLE: KeptTable<Rest> = KeptTable {
     },
     text: table,
 };
-/// What `idle` does: 256 MiB in 4 threads; its memory is read 1 and 30 seconds after the last free.
+/// The arguments of `idle`: 256 MiB in 4 threads; its memory is read 1 and 30 seconds after the last free.
 const IDLE: [&str; 3] = ["256", "4", "30"];
 /// The number of runs of `idle`; each figure is their median.
 const RUNS: usize = 3;
 
-/// The command line.
+/// The command's arguments.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Wish {
+pub(crate) struct RestArgs {
     /// Keep the figures in this file
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
@@ -53,37 +53,37 @@ pub(crate) struct Rest {
     machine: Machine,
     /// Runs of a program that does nothing.
     nothing: CaseResult,
-    /// What a process holds, by arm.
-    idle: Vec<Held>,
+    /// The memory of an idle process, by arm.
+    idle: Vec<IdleMemory>,
 }
 
 /// Bytes resident in a process of one arm.
 #[derive(Debug, Serialize, Deserialize)]
-struct Held {
+struct IdleMemory {
     arm: String,
-    /// With all blocks allocated.
+    /// While all blocks are allocated.
     full: u64,
     /// A second after the last free.
     one_second: u64,
-    /// Thirty seconds after it.
+    /// Thirty seconds after the last free.
     thirty_seconds: u64,
 }
 
-/// Builds, measures, prints, and keeps what was asked for.
+/// Builds, measures, prints, and keeps the figures if `--save` is set.
 ///
 /// # Errors
-/// When something does not build, or a program fails.
-pub(crate) fn bench(wish: &Wish) -> Result<()> {
+/// A program does not build, or fails.
+pub(crate) fn bench(args: &RestArgs) -> Result<()> {
     tools::prepare_for_one()?;
     let allograft = command::build_allograft()?;
     let home = workspace::build().join("bench").join("rest");
     fs::create_dir_all(&home)?;
     let _lock = folder::lock(&home.join(".lock"))?;
-    let yard = Yard { home: &home, allograft: &allograft, musl: Musl::find()?, compiler: Compiler::find()? };
+    let builder = Builder { home: &home, allograft: &allograft, musl: Musl::find()?, compiler: Compiler::find()? };
     let arms = build::arms(&allograft)?;
-    let libcs = yard.libcs(&arms)?;
-    let nothing = nothing(&arms, &linked(&yard, "nothing", &arms, &libcs)?)?;
-    let idle = idle(&arms, &linked(&yard, "idle", &arms, &libcs)?)?;
+    let libcs = builder.libcs(&arms)?;
+    let nothing = nothing(&arms, &linked(&builder, "nothing", &arms, &libcs)?)?;
+    let idle = idle(&arms, &linked(&builder, "idle", &arms, &libcs)?)?;
     let rest = Rest {
         schema_version: 1,
         allograft: env!("CARGO_PKG_VERSION").to_owned(),
@@ -92,18 +92,18 @@ pub(crate) fn bench(wish: &Wish) -> Result<()> {
         idle,
     };
     println!("{}", table(&rest));
-    if let Some(path) = &wish.save {
+    if let Some(path) = &args.save {
         fs::write(path, results::compact(&rest)?).with_context(|| format!("cannot write `{}`", path.display()))?;
     }
     Ok(())
 }
 
 /// Links a program of the suite for each arm.
-fn linked(yard: &Yard<'_>, name: &str, arms: &[RealArm], libcs: &[PathBuf]) -> Result<Vec<PathBuf>> {
+fn linked(builder: &Builder<'_>, name: &str, arms: &[RealArm], libcs: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let source = workspace::root().join("suite").join(name).join(name).with_extension("c");
     let part = [Part { name: "suite", sources: vec![source], flags: Vec::new(), is_archive: false }];
-    let (of_musl, of_glibc) = (yard.compile(name, &part, false)?, yard.compile(name, &part, true)?);
-    arms.iter().zip(libcs).map(|(arm, libc)| yard.link(name, [&of_musl, &of_glibc], arm, libc)).collect()
+    let (of_musl, of_glibc) = (builder.compile(name, &part, false)?, builder.compile(name, &part, true)?);
+    arms.iter().zip(libcs).map(|(arm, libc)| builder.link(name, [&of_musl, &of_glibc], arm, libc)).collect()
 }
 
 fn nothing(arms: &[RealArm], programs: &[PathBuf]) -> Result<CaseResult> {
@@ -124,13 +124,13 @@ fn nothing(arms: &[RealArm], programs: &[PathBuf]) -> Result<CaseResult> {
 }
 
 /// Runs all arms side by side, since they sleep nearly all of the time.
-fn idle(arms: &[RealArm], programs: &[PathBuf]) -> Result<Vec<Held>> {
+fn idle(arms: &[RealArm], programs: &[PathBuf]) -> Result<Vec<IdleMemory>> {
     let mut printed: Vec<Vec<String>> = arms.iter().map(|_| Vec::new()).collect();
     for run in 0..RUNS {
         eprintln!("bench: idle processes, {} of {RUNS}", run + 1);
         let start = |program: &PathBuf| {
             let mut command = Command::new(program);
-            // No variable of this environment tunes an allocator.
+            // An empty environment, since variables can tune an allocator.
             command.args(IDLE).env_clear().stdin(Stdio::null()).stdout(Stdio::piped());
             command.spawn().with_context(|| format!("cannot start `{}`", program.display()))
         };
@@ -146,7 +146,7 @@ fn idle(arms: &[RealArm], programs: &[PathBuf]) -> Result<Vec<Held>> {
             Ok(median(printed.iter().map(|text| resident(word, text)).collect::<Result<_>>()?))
         };
         let arm = arm.name.clone();
-        Ok(Held { arm, full: middle("full")?, one_second: middle("idle")?, thirty_seconds: middle("later")? })
+        Ok(IdleMemory { arm, full: middle("full")?, one_second: middle("idle")?, thirty_seconds: middle("later")? })
     });
     held.collect()
 }

@@ -40,9 +40,9 @@ const READ: [&str; 3] = ["cranelift-codegen", "regalloc2", "wasmparser"];
 const ARMS: [(&str, &str); 4] =
     [("stock", "mallocng"), ("hand-made", "mimalloc"), ("cargo-allograft", "snmalloc"), ("glibc", "glibc")];
 
-/// The command line.
+/// The command's arguments.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Wish {
+pub(crate) struct RustArgs {
     /// Less work, and a single round
     #[arg(long)]
     quick: bool,
@@ -54,13 +54,13 @@ pub(crate) struct Wish {
     programs: Vec<String>,
 }
 
-/// Builds, inspects, measures, prints.
+/// Builds, inspects, measures and prints.
 ///
 /// # Errors
-/// When something does not build, does not carry what it should, or gives another answer than stock.
-pub(crate) fn bench(wish: &Wish) -> Result<()> {
-    let (quick, names) = (wish.quick, &wish.programs);
-    ensure!(wish.save.is_none() || !quick && names.is_empty(), "a run with --quick, or of some programs, is not kept");
+/// A program does not build, carries the wrong allocator, or its answer differs from stock's.
+pub(crate) fn bench(args: &RustArgs) -> Result<()> {
+    let (quick, names) = (args.quick, &args.programs);
+    ensure!(args.save.is_none() || !quick && names.is_empty(), "a run with --quick, or of some programs, is not kept");
     let chosen = |program: &&Program| names.is_empty() || names.iter().any(|name| *name == program.name);
     tools::prepare_for_one()?;
     rust::prepare()?;
@@ -76,15 +76,15 @@ pub(crate) fn bench(wish: &Wish) -> Result<()> {
         let built = bench.build(program)?;
         cases.extend(bench.cases(program, &built, quick)?);
     }
-    bench.measure(&cases, quick, wish.save.as_deref())
+    bench.measure(&cases, quick, args.save.as_deref())
 }
 
-/// How an arm's program is built.
+/// The build method of an arm.
 #[derive(Clone, Copy)]
-pub(crate) enum Way<'w> {
+pub(crate) enum BuildMethod<'w> {
     /// By cargo, for musl.
     Stock,
-    /// The same, with the `libc.a` of this folder.
+    /// By cargo, for musl, with the `libc.a` of this folder.
     Search(&'w Path),
     /// By `cargo allograft`.
     Subcommand,
@@ -113,7 +113,7 @@ impl Bench {
     /// `subcommand` is a program in the folder of `cargo-allograft`.
     ///
     /// # Errors
-    /// When there is no toolchain for this machine, or the packages cannot be fetched.
+    /// There is no toolchain for this machine, or the packages cannot be fetched.
     pub(crate) fn new(home: PathBuf, allograft: PathBuf, subcommand: PathBuf) -> Result<Bench> {
         let arch = fixtures::RUST_MUSL.into_iter().find(|arch| fixtures::native(*arch));
         let arch = arch.with_context(|| format!("there is no Rust for musl on {}", std::env::consts::ARCH))?;
@@ -166,13 +166,13 @@ impl Bench {
         let hand_made = self.home.join("hand-made");
         let mut built = Vec::new();
         for (arm, expected) in ARMS {
-            let way = match arm {
-                "glibc" => Way::Glibc,
-                "hand-made" => Way::Search(&hand_made),
-                "cargo-allograft" => Way::Subcommand,
-                _ => Way::Stock,
+            let method = match arm {
+                "glibc" => BuildMethod::Glibc,
+                "hand-made" => BuildMethod::Search(&hand_made),
+                "cargo-allograft" => BuildMethod::Subcommand,
+                _ => BuildMethod::Stock,
             };
-            match self.made(program, arm, way, expected)? {
+            match self.build_arm(program, arm, method, expected)? {
                 Some(path) => built.push((arm.to_owned(), path)),
                 None => eprintln!("bench: the toolchain builds nothing for glibc: that arm is left out"),
             }
@@ -180,26 +180,33 @@ impl Bench {
         Ok(built)
     }
 
-    /// Builds the program for one arm, inspects it, and returns its path. `None` if the toolchain cannot build for
+    /// Builds the program for one arm, inspects it, and returns its path; `None` if the toolchain cannot build for
     /// glibc.
     ///
     /// # Errors
-    /// When it does not build, or does not carry what is expected.
-    pub(crate) fn made(&self, program: &Program, arm: &str, way: Way<'_>, expected: &str) -> Result<Option<PathBuf>> {
+    /// The program does not build, or does not carry the expected allocator.
+    pub(crate) fn build_arm(
+        &self,
+        program: &Program,
+        arm: &str,
+        method: BuildMethod<'_>,
+        expected: &str,
+    ) -> Result<Option<PathBuf>> {
         let glibc = format!("{}-unknown-linux-gnu", self.arch.name());
-        let target = if matches!(way, Way::Glibc) { &glibc } else { self.musl_target() };
-        if matches!(way, Way::Glibc) && !self.toolchain.join("lib/rustlib").join(target).join("lib").is_dir() {
+        let target = if matches!(method, BuildMethod::Glibc) { &glibc } else { self.musl_target() };
+        if matches!(method, BuildMethod::Glibc) && !self.toolchain.join("lib/rustlib").join(target).join("lib").is_dir()
+        {
             return Ok(None);
         }
         eprintln!("bench: building {} with {arm} ...", program.name);
-        let mut cargo = match way {
-            Way::Subcommand => self.cargo(&["allograft", "build"]),
-            // The flags apply to the program alone, so that its dependencies are compiled once.
-            Way::Search(_) => self.cargo(&["rustc"]),
-            Way::Stock | Way::Glibc => self.cargo(&["build"]),
+        let mut cargo = match method {
+            BuildMethod::Subcommand => self.cargo(&["allograft", "build"]),
+            // The flags apply to the program only, so that its dependencies are compiled once.
+            BuildMethod::Search(_) => self.cargo(&["rustc"]),
+            BuildMethod::Stock | BuildMethod::Glibc => self.cargo(&["build"]),
         };
         cargo.args(["--release", "--locked", "--quiet", "--package", program.name, "--target", target]);
-        if let Way::Search(folder) = way {
+        if let BuildMethod::Search(folder) = method {
             let search = named_by_libc(folder, &self.home.join("search"))?;
             cargo.args(["--", "-L", &format!("native={}", search.display())]);
         }
@@ -218,10 +225,10 @@ impl Bench {
         fixtures::rust_libc_below(&self.toolchain, self.arch)
     }
 
-    /// Returns a case for one thread, and one for as many as there are processors.
+    /// Returns a case with one thread, and one with a thread for each processor.
     ///
     /// # Errors
-    /// When the input of a program is missing.
+    /// The input of a program is missing.
     pub(crate) fn cases(&self, program: &Program, built: &[(String, PathBuf)], quick: bool) -> Result<Vec<Case>> {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let work = program.work[usize::from(quick)];
@@ -303,7 +310,7 @@ impl Bench {
 /// Checks with `allograft inspect` which allocator a program carries.
 ///
 /// # Errors
-/// When it is another one than expected.
+/// The program carries a different allocator.
 pub(crate) fn carries(allograft: &Path, program: &Path, expected: &str) -> Result<()> {
     let said = command::output(Command::new(allograft).args(["inspect", "--json"]).arg(program))?;
     let document: Value = serde_json::from_str(&said).context("`inspect --json` printed no JSON")?;
@@ -321,8 +328,8 @@ pub(crate) fn carries(allograft: &Path, program: &Path, expected: &str) -> Resul
     Ok(())
 }
 
-/// Makes a link to a folder below `home`, with a name that changes whenever the folder's `libc.a` does, and returns it.
-/// Cargo links a program anew when its arguments have changed, and not when a library has.
+/// Makes a link below `home` to a folder, with a name that depends on the content of the folder's `libc.a`, and returns
+/// it. Cargo relinks a program when its arguments have changed, but not when a library has.
 fn named_by_libc(folder: &Path, home: &Path) -> Result<PathBuf> {
     let libc = folder.join("libc.a");
     let bytes = fs::read(&libc).with_context(|| format!("cannot read `{}`", libc.display()))?;

@@ -1,14 +1,13 @@
-//! Figures in the sentences of README.md and of the questions and answers. A comment before the figure says where it
-//! is from: `<!-- =suite.snmalloc.time -->0.23`. `cargo xtask bench tables` writes the figures, and a test compares
-//! them.
+//! Figures in the sentences of README.md and the FAQ. A comment before the figure names its source: `<!--
+//! =suite.snmalloc.time -->0.23`. `cargo xtask bench tables` writes the figures, and a test compares them.
 //!
 //! | name | figure |
 //! | --- | --- |
 //! | `SET.cases` | the number of cases of `docs/figures/SET.json` |
-//! | `SET.ARM.time`, `SET.ARM.memory` | the arm's ratio to stock's, as the geometric mean of the cases |
+//! | `SET.ARM.time`, `SET.ARM.memory` | the arm's ratio to stock: the geometric mean of the cases |
 //! | `SET.ARM.memory.least`, `.most` | the least and the greatest ratio of the cases |
 //! | `SET.ARM.memory.most-from-5-mb` | the greatest ratio of those cases in which stock takes 5 MB and more |
-//! | `in PAGE`, `in PAGE: WORDS` | any: a figure that a table of that page has, in a row with these words |
+//! | `in PAGE`, `in PAGE: WORDS` | any figure in a table of that page, in a row with these words |
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,20 +17,20 @@ use measure::results::{CaseArm, Results};
 use tools::workspace;
 use xtask::page;
 
-/// The pages whose figures these are.
+/// The pages with such figures.
 const PAGES: [&str; 2] = ["README.md", "docs/faq.md"];
 /// The sets of kept figures.
 const SETS: [&str; 3] = ["suite", "real", "rust"];
 /// The beginning and the end of a comment that names a figure.
 const OPEN: &str = "<!-- =";
 const CLOSE: &str = " -->";
-/// Stock's peak memory, in bytes, from which on a case counts for `most-from-5-mb`.
+/// The least peak memory of stock, in bytes, with which a case counts for `most-from-5-mb`.
 const LARGE: u64 = 5_000_000;
 
 /// Writes the figures into the pages.
 ///
 /// # Errors
-/// When a comment names no figure, or a page cannot be read or written.
+/// A comment names no figure, or a page cannot be read or written.
 pub(crate) fn write() -> Result<()> {
     let sets = sets()?;
     for page in PAGES {
@@ -52,7 +51,7 @@ fn sets() -> Result<BTreeMap<&'static str, Results>> {
     SETS.into_iter().map(read).collect()
 }
 
-/// Returns the text with every named figure as it has to be.
+/// Returns the text with every named figure updated.
 fn restated(text: &str, sets: &BTreeMap<&str, Results>) -> Result<String> {
     let mut parts = text.split(OPEN);
     let mut new = parts.next().unwrap_or_default().to_owned();
@@ -72,7 +71,7 @@ fn restated(text: &str, sets: &BTreeMap<&str, Results>) -> Result<String> {
     Ok(new)
 }
 
-/// Returns the length of the figure that a text begins with: digits, with a point only between digits.
+/// Returns the length of the figure at the beginning of a text: digits, with a point only between digits.
 fn figure_length(text: &str) -> usize {
     let end = text.find(|it: char| !it.is_ascii_digit() && it != '.').unwrap_or(text.len());
     text[..end].trim_end_matches('.').len()
@@ -152,7 +151,7 @@ mod tests {
         }
     }
 
-    /// Returns the numbers with a point, such as ratios, that neither a comment names nor are versions.
+    /// Returns the numbers with a point, such as ratios, that no comment names and that are not versions.
     fn unnamed(text: &str) -> Vec<String> {
         let mut found = Vec::new();
         // Commands in comments are for the tests.

@@ -1,4 +1,4 @@
-//! Counts a program's instructions one by one. No other load on the machine changes this figure.
+//! Counts a program's instructions one by one. Unlike a time, this figure does not depend on other load on the machine.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 /// Returns the instructions executed in user space since its start. A system call counts as one.
 ///
 /// # Errors
-/// When the program cannot be started or traced, receives a signal, or does not end with exit code 0.
+/// The program cannot be started or traced, receives a signal, or does not end with exit code 0.
 #[expect(unsafe_code, reason = "what runs between fork and exec is for the caller to vouch for")]
 pub(crate) fn count(command: &mut Command) -> Result<u64> {
     command.stdin(Stdio::null()).stdout(Stdio::null());
@@ -37,7 +37,7 @@ pub(crate) fn count(command: &mut Command) -> Result<u64> {
 mod tests {
     use super::*;
 
-    /// Programs have the same startup each time. A loop of more turns has more instructions.
+    /// A program's startup has the same instructions each time; a longer loop has more.
     #[test]
     #[ignore = "minutes: steps through two shells, which takes half a minute"]
     fn more_work_has_more_steps() {

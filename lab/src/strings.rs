@@ -10,12 +10,10 @@ use fixtures::strings;
 use tools::{command, folder, workspace};
 use zigcc::{Arch, Zig, ZigTarget};
 
-/// Builds the benchmark and runs it with these arguments (listed in `suite/strings/bench.c`). The benchmark's exit code
-/// says whether the targets are met; here only the table counts.
+/// Builds the benchmark and runs it with these arguments, which `suite/strings/bench.c` lists.
 ///
 /// # Errors
-/// When a tool or a source is missing.
-/// When something that it is built from or with is missing.
+/// A tool or a source is missing, or a target of the benchmark is not met.
 pub(crate) fn bench(arguments: &[String]) -> Result<()> {
     tools::prepare_for_experiments()?;
     let folder = workspace::build().join("bench").join("strings");

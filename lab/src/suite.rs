@@ -29,7 +29,7 @@ const ARMS: &str = "all,glibc,bump";
 /// results without single runs; those with all runs stay in the build folder.
 ///
 /// # Errors
-/// When it does not build, or reports a fault.
+/// allograft does not build, or reports a fault.
 pub(crate) fn bench(arguments: &[String]) -> Result<()> {
     tools::prepare_for_one()?;
     let allograft = command::build_allograft()?;
@@ -76,7 +76,7 @@ fn apart(arguments: &[String]) -> (Option<PathBuf>, Vec<String>) {
     (file, others)
 }
 
-/// Ctrl-C goes to all processes of the terminal. `allograft bench` then writes its results, so this process must not
+/// Ctrl-C signals all processes of the terminal. `allograft bench` then writes its results, so this process must not
 /// end before it.
 #[expect(unsafe_code, reason = "a handler of signals is for the caller to vouch for")]
 fn wait_for_the_child_when_interrupted() -> Result<()> {
@@ -91,7 +91,7 @@ fn wait_for_the_child_when_interrupted() -> Result<()> {
 /// Puts the tables of the saved figures into the docs.
 ///
 /// # Errors
-/// When there are no figures, or a document cannot be written.
+/// There are no figures, or a document cannot be written.
 pub(crate) fn tables() -> Result<()> {
     let Some(tables) = kept()? else {
         bail!("there is no `{KEPT}`: `cargo xtask bench suite --budget 15m --save {KEPT}` on a quiet machine makes it");
@@ -107,7 +107,7 @@ fn kept() -> Result<Option<String>> {
 /// Returns the saved figures, if there are any.
 ///
 /// # Errors
-/// When they cannot be read, or are not of a whole run of the suite.
+/// They cannot be read, or are not from a complete run of the suite.
 pub(crate) fn results() -> Result<Option<Results>> {
     let Some(results) = page::figures::<Results>(KEPT)? else { return Ok(None) };
     if results.input.kind != "suite" || results.interrupted {

@@ -420,7 +420,7 @@ impl Foundry {
         line
     }
 
-    /// Returns the folder of the sources: upstream's, with a checked version, or the recipe's own.
+    /// Returns the folder of the sources: those of upstream, with a checked version, or those of the recipe itself.
     pub(crate) fn source(&self, recipe: &Recipe) -> Result<PathBuf, FoundryError> {
         let Some(Upstream { package, debian, source, evidence, .. }) = &recipe.upstream else {
             return Ok(recipe.folder.clone());

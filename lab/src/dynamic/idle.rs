@@ -1,4 +1,4 @@
-//! What a process still holds after it has done its work and let go of everything.
+//! The memory that a process still holds after it has done its work and freed everything.
 
 use std::fs;
 use std::path::Path;
@@ -13,24 +13,23 @@ use crate::profiles::median;
 
 /// The number of runs of each arm; each figure is their median.
 pub(super) const RUNS: usize = 3;
-/// The time between the end of the work and the reading of memory.
+/// The pause between the end of the work and the reading of memory.
 pub(super) const CALM: Duration = Duration::from_secs(2);
-/// The time in which the work must be done.
+/// The time limit of the work.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Bytes resident in a process of each arm.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Held {
+pub(crate) struct IdleMemory {
     pub(super) name: String,
     pub(super) arms: Vec<u64>,
 }
 
-/// Measures the arms of a case, by a script that becomes the program: it does its work, makes the file `$IDLE`, and
-/// waits.
+/// Measures the arms of a case. `script` does the work, makes the file `$IDLE`, and waits in the measured process.
 ///
 /// # Errors
-/// When it ends, or never gets idle.
-pub(crate) fn held(script: &str, case: &Case) -> Result<Held> {
+/// The process ends, or never gets idle.
+pub(crate) fn measure_idle(script: &str, case: &Case) -> Result<IdleMemory> {
     eprintln!("bench: idle {} ...", case.name);
     let mut printed: Vec<Vec<u64>> = case.arms.iter().map(|_| Vec::new()).collect();
     for _ in 0..RUNS {
@@ -38,7 +37,7 @@ pub(crate) fn held(script: &str, case: &Case) -> Result<Held> {
             printed.push(one(script, arm).with_context(|| format!("{} with {}", case.name, arm.name))?);
         }
     }
-    Ok(Held { name: case.name.clone(), arms: printed.into_iter().map(median).collect() })
+    Ok(IdleMemory { name: case.name.clone(), arms: printed.into_iter().map(median).collect() })
 }
 
 fn one(script: &str, arm: &Arm) -> Result<u64> {
@@ -57,7 +56,7 @@ fn one(script: &str, arm: &Arm) -> Result<u64> {
     held
 }
 
-/// Waits until the program says that it is idle, by a file, and then for the calm.
+/// Waits until the file `sign` says that the program is idle, and then for [`CALM`].
 fn wait(child: &mut Child, sign: &Path) -> Result<()> {
     let began = Instant::now();
     while !sign.exists() {

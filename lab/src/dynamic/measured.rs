@@ -1,4 +1,4 @@
-//! What is measured of real programs: their work, their memory when they are idle, and their starts.
+//! Measures real programs: their work, their memory when they are idle, and their start-up.
 
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ use measure::session::Plan;
 use serde::{Deserialize, Serialize};
 use xtask::sessions;
 
-use super::idle::{self, Held};
+use super::idle::{self, IdleMemory};
 
 /// The figures.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Measured {
     /// The programs' work.
     pub(super) works: Vec<CaseResult>,
-    /// What they hold when they are idle.
-    pub(super) idle: Vec<Held>,
+    /// Their memory when they are idle.
+    pub(super) idle: Vec<IdleMemory>,
     /// Their starts: each prints its version.
     pub(super) starts: Vec<CaseResult>,
 }
@@ -38,8 +38,8 @@ impl Measured {
     /// script makes idle.
     ///
     /// # Errors
-    /// When an arm fails, gives another result than stock, or never gets idle.
-    pub(crate) fn of<'c>(
+    /// An arm fails, its result differs from stock's, or it never gets idle.
+    pub(crate) fn measure<'c>(
         works: &[Case],
         starts: &[Case],
         waiting: impl Iterator<Item = (String, &'c Case)>,
@@ -48,16 +48,16 @@ impl Measured {
         Ok(Measured {
             works: time.compared(works, time.of_works, 100)?,
             starts: time.compared(starts, 1.0 - time.of_works, 1000)?,
-            idle: waiting.map(|(script, case)| idle::held(&script, case)).collect::<Result<_>>()?,
+            idle: waiting.map(|(script, case)| idle::measure_idle(&script, case)).collect::<Result<_>>()?,
         })
     }
 }
 
 impl Time {
-    /// Measures for a share of the time, from 0 to 1, and at most so many rounds of each case.
+    /// Measures the cases for a share of the time, from 0 to 1, with at most `most_rounds` rounds each.
     ///
     /// # Errors
-    /// When an arm fails, or gives another result than stock.
+    /// An arm fails, or its result differs from stock's.
     pub(crate) fn compared(self, cases: &[Case], share: f64, most_rounds: usize) -> Result<Vec<CaseResult>> {
         let minutes = if self.quick { 0.0 } else { self.minutes as f64 * share };
         let plan = Plan {

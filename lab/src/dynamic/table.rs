@@ -7,13 +7,13 @@ use measure::results::CaseArm;
 use super::idle;
 use super::measured::Measured;
 
-/// What the tables are made of.
+/// The content of the tables.
 pub(crate) struct Content<'c> {
     /// The columns' titles. The first is stock's.
     pub(crate) titles: &'c [&'c str],
     /// The figures.
     pub(crate) measured: &'c Measured,
-    /// What a program's work is.
+    /// A description of a program's work, by the program's name.
     pub(crate) about: fn(&str) -> &'static str,
     pub(crate) machine: &'c Machine,
     pub(crate) allograft: &'c str,

@@ -1,4 +1,4 @@
-//! `cargo xtask bench lto-memory`: the memory of the linker with each allocator, in numbers of the kernel.
+//! `cargo xtask bench lto-memory`: the memory of the linker with each allocator, counted by the kernel.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -18,12 +18,12 @@ use super::pages::{self, Pages};
 use super::{Linker, Load, load};
 use tools::command;
 
-/// The time between two looks at what has no maximum of the kernel's.
+/// The interval between two samples of figures for which the kernel keeps no maximum.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// The command line.
+/// The command's arguments.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Wish {
+pub(crate) struct MemoryArgs {
     /// The allocators, glibc's own first
     #[arg(long, value_delimiter = ',', default_value = "mimalloc,mimalloc3,jemalloc,snmalloc,rpmalloc,scudo")]
     donors: Vec<String>,
@@ -41,18 +41,18 @@ pub(crate) struct Wish {
 /// Memory in bytes, as the kernel counts it in proc_pid_status(5) and proc_pid_smaps(5).
 #[derive(Debug, Clone, Copy, Default)]
 struct Sizes {
-    /// Pages that are there (VmRSS, HugetlbPages), at the end.
+    /// Resident pages (VmRSS, HugetlbPages), at the end.
     resident: u64,
-    /// Their maximum (VmHWM), as the kernel keeps it; without pages of hugetlbfs, which it does not count.
+    /// The kernel's maximum of resident pages (VmHWM), which does not count pages of hugetlbfs.
     resident_peak: u64,
-    /// What the kernel has promised to have (mappings with the flag `ac`), at the end. Address space that an allocator
-    /// reserves without a promise (MAP_NORESERVE: snmalloc, mimalloc) is not in it, even where pages are resident.
+    /// Committed memory (mappings with the flag `ac`), at the end. It does not include address space that an allocator
+    /// reserves without commitment (MAP_NORESERVE: snmalloc, mimalloc), even if its pages are resident.
     committed: u64,
-    /// Its maximum among looks every ten milliseconds.
+    /// The maximum of committed memory among samples every ten milliseconds.
     committed_peak: u64,
-    /// Addresses (VmSize), at the end.
+    /// Address space (VmSize), at the end.
     mapped: u64,
-    /// Their maximum (VmPeak), as the kernel keeps it.
+    /// The kernel's maximum of the address space (VmPeak).
     mapped_peak: u64,
     /// Huge pages at the end: transparent ones, and those of hugetlbfs.
     huge: u64,
@@ -61,14 +61,14 @@ struct Sizes {
 /// Links by each allocator, and prints a table: the medians of all rounds.
 ///
 /// # Errors
-/// When the system has no such pages, a part cannot be made, or an allocator's link is not equal to that of glibc's.
-pub(crate) fn bench(wish: &Wish) -> Result<()> {
-    wish.pages.present(Path::new(pages::SYSTEM))?;
-    ensure!(wish.rounds > 0, "`--rounds 0` measures nothing");
+/// The system has no such pages, a part cannot be made, or an allocator's link differs from glibc's.
+pub(crate) fn bench(args: &MemoryArgs) -> Result<()> {
+    args.pages.present(Path::new(pages::SYSTEM))?;
+    ensure!(args.rounds > 0, "`--rounds 0` measures nothing");
     let Load { lld, home, objects, allograft, _lock } = load()?;
     let mut arms = Vec::new();
-    for name in std::iter::once("glibc").chain(wish.donors.iter().map(String::as_str)) {
-        let Some(told) = wish.pages.told(name) else {
+    for name in std::iter::once("glibc").chain(args.donors.iter().map(String::as_str)) {
+        let Some(told) = args.pages.options(name) else {
             println!("{name}: left out, since it has no option for such pages");
             continue;
         };
@@ -84,10 +84,10 @@ pub(crate) fn bench(wish: &Wish) -> Result<()> {
         arms.push((name.to_owned(), preload, told.variables, Vec::new()));
     }
     let mut expected = None;
-    for _ in 0..wish.rounds {
+    for _ in 0..args.rounds {
         for (name, preload, variables, found) in &mut arms {
             let began = Instant::now();
-            let (sizes, sum) = link(&lld, &home, &objects, wish.threads, preload.as_deref(), variables)
+            let (sizes, sum) = link(&lld, &home, &objects, args.threads, preload.as_deref(), variables)
                 .with_context(|| format!("the link with {name}"))?;
             if expected.get_or_insert(sum) != &sum {
                 bail!("the program that was linked with {name} is another one than with glibc's malloc");
@@ -145,7 +145,7 @@ fn link(
     Ok((sizes, Sha256::digest(fs::read(&out)?).into()))
 }
 
-/// Runs a program to its end under ptrace: the kernel stops it at its exit, when its memory is still there.
+/// Runs a program to its end under ptrace: the kernel stops it at its exit, while its memory is still mapped.
 #[expect(unsafe_code, reason = "what runs between fork and exec is for the caller to vouch for")]
 fn followed(command: &mut Command) -> Result<Sizes> {
     // SAFETY: the hook makes one system call and allocates nothing, which is safe between fork and exec.
@@ -197,11 +197,11 @@ fn attend(pid: Pid) -> Result<Sizes> {
     }
 }
 
-/// Reads proc_pid_status(5), which has nothing on what is committed. Of huge pages, it names those of hugetlbfs.
+/// Reads proc_pid_status(5). It has no figure of committed memory, and of huge pages only those of hugetlbfs.
 fn sizes(pid: Pid) -> Result<Sizes> {
     let text = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let of_status = |name: &str| field(&text, name).with_context(|| format!("its status has no {name}"));
-    // A kernel without hugetlbfs has no such line.
+    // A kernel without hugetlbfs does not print this line.
     let reserved = field(&text, "HugetlbPages:").unwrap_or(0);
     Ok(Sizes {
         resident: of_status("VmRSS:")? + reserved,
@@ -214,7 +214,7 @@ fn sizes(pid: Pid) -> Result<Sizes> {
     })
 }
 
-/// Returns the bytes of the mappings that the kernel counts against its limit (proc_pid_smaps(5), `ac` in VmFlags).
+/// Returns the bytes of the mappings that count as committed (proc_pid_smaps(5), `ac` in VmFlags).
 fn promised(pid: Pid) -> Result<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/smaps"))?;
     let (mut size, mut sum) = (0, 0);

@@ -1,14 +1,15 @@
-//! Pages larger than the machine's own: how an allocator is configured to take them, and whether this system has them.
+//! Large pages: the configuration that makes an allocator use them, and the check that this system has them.
 
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-/// Where the kernel says what pages it has (Documentation/admin-guide/mm/hugetlbpage.rst and transhuge.rst).
+/// The folder in which the kernel lists its large pages (Documentation/admin-guide/mm/hugetlbpage.rst and
+/// transhuge.rst).
 pub(crate) const SYSTEM: &str = "/sys/kernel/mm";
 
-/// The pages that an allocator is configured to take.
+/// The pages that an allocator is configured to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Pages {
     /// Whatever it takes by itself
@@ -23,20 +24,20 @@ pub(crate) enum Pages {
     Hugetlb1G,
 }
 
-/// What tells an allocator: arguments of `allograft emit`, and variables of the program's environment.
+/// The configuration of an allocator: arguments of `allograft emit`, and variables of the program's environment.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct AllocatorOptions {
     pub(crate) settings: Vec<&'static str>,
     pub(crate) variables: Vec<(&'static str, &'static str)>,
 }
 
 impl Pages {
-    /// Returns how to tell an allocator, a donor or `glibc`; `None` if it has no such option.
-    pub(crate) fn told(self, allocator: &str) -> Option<Told> {
-        let setting = |setting| Some(Told { settings: vec![setting], variables: Vec::new() });
-        let variable = |name, value| Some(Told { settings: Vec::new(), variables: vec![(name, value)] });
+    /// Returns the configuration for an allocator, a donor or `glibc`; `None` if it has no such option.
+    pub(crate) fn options(self, allocator: &str) -> Option<AllocatorOptions> {
+        let setting = |setting| Some(AllocatorOptions { settings: vec![setting], variables: Vec::new() });
+        let variable = |name, value| Some(AllocatorOptions { settings: Vec::new(), variables: vec![(name, value)] });
         match (self, allocator) {
-            (Pages::Own, _) => Some(Told::default()),
+            (Pages::Own, _) => Some(AllocatorOptions::default()),
             // The GNU C Library, "Memory Allocation Tunables": 1 is madvise, 2 the default size of hugetlbfs, more a
             // size in bytes.
             (Pages::Madvise, "glibc") => variable("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1"),
@@ -45,7 +46,7 @@ impl Pages {
             (Pages::Madvise, "jemalloc" | "mimalloc3") => setting("allow_thp=2"),
             (Pages::Madvise, "mimalloc" | "mimalloc-secure") => setting("allow_thp=1"),
             (Pages::Hugetlb2M, "mimalloc" | "mimalloc-secure" | "mimalloc3") => setting("allow_large_os_pages=1"),
-            // mimalloc's own variable: so many pages of 1 GiB at its start.
+            // mimalloc's own variable: the number of pages of 1 GiB that it takes at its start.
             (Pages::Hugetlb1G, "mimalloc" | "mimalloc-secure" | "mimalloc3") => {
                 variable("MIMALLOC_RESERVE_HUGE_OS_PAGES", "1")
             }
@@ -56,7 +57,7 @@ impl Pages {
     /// Refuses pages that this system does not have. `system` is [`SYSTEM`].
     ///
     /// # Errors
-    /// With the reason, and what would make the system have them.
+    /// The system lacks the pages; the message says why, and how to get them.
     pub(crate) fn present(self, system: &Path) -> Result<()> {
         match self {
             Pages::Own => Ok(()),
@@ -139,8 +140,8 @@ mod tests {
 
     #[test]
     fn only_allocators_with_such_an_option_are_told() {
-        assert_eq!(Pages::Own.told("snmalloc"), Some(Told::default()));
-        assert_eq!(Pages::Hugetlb2M.told("snmalloc"), None);
-        assert_eq!(Pages::Hugetlb2M.told("mimalloc3").unwrap().settings, ["allow_large_os_pages=1"]);
+        assert_eq!(Pages::Own.options("snmalloc"), Some(AllocatorOptions::default()));
+        assert_eq!(Pages::Hugetlb2M.options("snmalloc"), None);
+        assert_eq!(Pages::Hugetlb2M.options("mimalloc3").unwrap().settings, ["allow_large_os_pages=1"]);
     }
 }

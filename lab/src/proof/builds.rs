@@ -1,5 +1,5 @@
-//! The builds of the proof: the compilers and flags that the search for musl's malloc was tuned on, and those that were
-//! held out.
+//! The builds of the proof: the compilers and flags on which the search for musl's malloc was tuned, and those that
+//! were held out. Only the held-out ones can show that the search works for programs that it has never seen.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -90,7 +90,7 @@ pub(crate) fn all() -> Vec<Build> {
     let drivers = Driver::all();
     for driver in &drivers {
         // Debian's own build of musl was used for tuning, with this machine's linker and with lld. The compiler of the
-        // program next to it does not change musl.
+        // program does not change musl.
         for flags in levels() {
             let name = format!("{}, Debian's musl 1.2.3", driver.name);
             add(Set::Tuning, name, flags, How::Debian(driver.clone()));
@@ -122,7 +122,7 @@ pub(crate) fn all() -> Vec<Build> {
     builds
 }
 
-/// The flags for every program; conformance/build.rs gives the reasons.
+/// The flags for every program; conformance/build.rs has the reasons.
 const PROGRAM: &str = "-std=c11 -pthread -fno-builtin -fno-stack-protector -w";
 
 impl Build {
@@ -133,7 +133,7 @@ impl Build {
     /// Compiles and links one program.
     ///
     /// # Errors
-    /// The message of the compiler or linker.
+    /// The program does not build; the message is the compiler's or linker's.
     pub(crate) fn link(&self, source: &Path, mode: Mode, out: &Path) -> Result<()> {
         match &self.how {
             How::Zig(zig) => {
@@ -181,7 +181,7 @@ impl Build {
     }
 }
 
-/// A Rust program that does the work of the conformance program and passes on its arguments, since some start
+/// A Rust program that runs the conformance program's main with its own arguments, since some programs start
 /// themselves. `println` and a thread link the parts of libc that Rust's startup and threads use.
 const MAIN: &str = "use std::ffi::{CString, c_char, c_int};\n\
     use std::os::unix::ffi::OsStringExt;\n\
@@ -215,7 +215,7 @@ fn compile(
     for include in includes.iter().map(PathBuf::as_path).chain([Path::new(own.trim())]) {
         command.arg("-isystem").arg(include);
     }
-    // The kernel's headers, which musl does not have.
+    // The kernel's headers, which are not part of musl.
     for include in ["x86-linux-any", "any-linux-any"] {
         command.arg("-idirafter").arg(compilers::zig_libc(compilers::SOURCES).join("include").join(include));
     }
@@ -255,7 +255,7 @@ fn libgcc() -> Result<PathBuf> {
 /// Returns the conformance programs' names and sources.
 ///
 /// # Errors
-/// When they cannot be read.
+/// They cannot be read.
 pub(crate) fn programs() -> Result<Vec<(String, PathBuf)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(workspace::root().join("conformance/programs"))? {

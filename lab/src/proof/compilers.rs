@@ -1,4 +1,4 @@
-//! Compilers that the search for musl's malloc was not tuned on: older zigs from their wheels, Debian's gcc 11 and
+//! Compilers on which the search for musl's malloc was not tuned: older zigs from their wheels, Debian's gcc 11 and
 //! clang 19.
 
 use std::ffi::OsString;
@@ -42,11 +42,11 @@ pub(crate) fn zig_libc(version: &str) -> PathBuf {
     home(&format!("zig-{version}")).join("ziglang/lib/libc")
 }
 
-/// Fetches missing compilers, some 400 MB of downloads. If a compiler of Debian's cannot be fetched, its name is
+/// Fetches missing compilers, some 400 MB of downloads. If one of Debian's compilers cannot be fetched, its name is
 /// printed and its programs are left out.
 ///
 /// # Errors
-/// When a wheel cannot be fetched.
+/// A wheel cannot be fetched.
 pub(crate) fn prepare() -> Result<()> {
     fs::create_dir_all(folder().join("compilers"))?;
     for (version, digest) in ZIGS {
@@ -95,7 +95,7 @@ fn unpack_zig(version: &str, digest: &str, folder: &Path) -> Result<()> {
     fs::set_permissions(&zig, fs::Permissions::from_mode(0o755)).context("the wheel holds no ziglang/zig")
 }
 
-/// A C compiler of Debian's, from this machine or unpacked.
+/// A Debian C compiler, from this machine or unpacked.
 #[derive(Debug, Clone)]
 pub(crate) struct Driver {
     /// Its name in the table.

@@ -1,5 +1,5 @@
-//! Programs linked with stock musl by many compilers, then grafted. Each passes or is refused. Compilers that the rules
-//! were tuned on are kept apart from those held out for the proof.
+//! Programs linked with stock musl by many compilers, then grafted. Each passes or is refused. Compilers on which the
+//! rules were tuned are kept apart from those held out for the proof.
 
 mod builds;
 mod compilers;
@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 use builds::{Build, Mode, Set};
 use tools::{command, folder};
 
-/// How much of its work each program does, in percent, and after how many seconds it counts as hanging.
+/// The share of its work that each program does, in percent; and the seconds after which it counts as hanging.
 const SCALE: &str = "3";
 const LIMIT: &str = "600";
 
@@ -33,7 +33,7 @@ enum Outcome {
     Refused(String),
     /// The graft did not behave like stock, or allograft failed.
     Failed(String),
-    /// The program fails without a graft as well, or cannot be linked.
+    /// The program also fails without a graft, or cannot be linked.
     Stock(String),
 }
 
@@ -54,9 +54,9 @@ struct Results {
     grafts: BTreeMap<String, String>,
 }
 
-/// The command line.
+/// The command's arguments.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Wish {
+pub(crate) struct ProofArgs {
     /// Builds whose names have one of these parts
     only: Vec<String>,
     /// Put the tables into the docs, if all results are of one allograft
@@ -79,21 +79,21 @@ pub(crate) struct Wish {
 /// not run again.
 ///
 /// # Errors
-/// When a compiler cannot be fetched, or a result cannot be saved.
-pub(crate) fn run(wish: &Wish) -> Result<()> {
+/// A compiler cannot be fetched, or a result cannot be saved.
+pub(crate) fn run(args: &ProofArgs) -> Result<()> {
     tools::prepare_for_experiments()?;
     compilers::prepare()?;
     let folder = compilers::folder().join("results");
     fs::create_dir_all(&folder)?;
-    if !wish.table {
+    if !args.table {
         let _lock = folder::lock(&compilers::folder().join(".lock"))?;
-        let allograft = match &wish.allograft {
+        let allograft = match &args.allograft {
             Some(program) => program.canonicalize().with_context(|| format!("no `{}`", program.display()))?,
             None => command::build_allograft()?,
         };
-        run_all(wish, &allograft, &folder)?;
+        run_all(args, &allograft, &folder)?;
     }
-    table::show(&folder, wish.write)
+    table::show(&folder, args.write)
 }
 
 /// A program of a build. It is linked once, and grafted both stripped and unstripped.
@@ -103,20 +103,20 @@ struct Job {
     program: (String, PathBuf),
 }
 
-fn run_all(wish: &Wish, allograft: &Path, folder: &Path) -> Result<()> {
+fn run_all(args: &ProofArgs, allograft: &Path, folder: &Path) -> Result<()> {
     let digest = digest(allograft)?;
     let builds = builds::all();
     let programs = builds::programs()?;
     let mut jobs = VecDeque::new();
     for (index, build) in builds.iter().enumerate() {
         let title = build.title();
-        if !wish.only.is_empty() && !wish.only.iter().any(|part| title.contains(part)) {
+        if !args.only.is_empty() && !args.only.iter().any(|part| title.contains(part)) {
             continue;
         }
         for mode in Mode::ALL {
-            let kept = Results::of(folder, build, mode, true, &digest).programs;
+            let kept = Results::load(folder, build, mode, true, &digest).programs;
             let done = |name: &String| kept.get(name).is_some_and(|outcome| !matches!(outcome, Outcome::Stock(_)));
-            let wanted = |name: &String| wish.programs.is_empty() || wish.programs.contains(name);
+            let wanted = |name: &String| args.programs.is_empty() || args.programs.contains(name);
             for program in programs.iter().filter(|(name, _)| wanted(name) && !done(name)) {
                 jobs.push_back(Job { build: index, mode, program: program.clone() });
             }
@@ -129,7 +129,7 @@ fn run_all(wish: &Wish, allograft: &Path, folder: &Path) -> Result<()> {
             let next = jobs.lock().ok().and_then(|mut jobs| Some((jobs.pop_front()?, jobs.len())));
             let Some((job, left)) = next else { return Ok(()) };
             let build = &builds[job.build];
-            let results = |stripped| Results::of(folder, build, job.mode, stripped, &digest);
+            let results = |stripped| Results::load(folder, build, job.mode, stripped, &digest);
             let passed = [false, true].map(|stripped| results(stripped).grafts.remove(&job.program.0));
             let outcomes = outcomes(build, &job, allograft, passed)?;
             let _guard = kept.lock();
@@ -162,9 +162,8 @@ impl Results {
         folder.join(format!("{} {} {} {kind}.json", self.name, self.flags, self.mode).replace(['/', '\''], ""))
     }
 
-    /// Returns the saved results if they are by the same allograft; else empty results with only the grafts that
-    /// passed.
-    fn of(folder: &Path, build: &Build, mode: Mode, stripped: bool, allograft: &str) -> Results {
+    /// Returns the saved results if the same allograft made them; else results with only the grafts that passed.
+    fn load(folder: &Path, build: &Build, mode: Mode, stripped: bool, allograft: &str) -> Results {
         let empty = Results {
             schema_version: 1,
             set: build.set,
@@ -235,7 +234,7 @@ fn outcome(stock: &Path, folder: &Path, name: &str, allograft: &Path, passed: Op
     if passed.as_ref() == Some(&digest) {
         return Ok((Outcome::Passed, passed));
     }
-    // A graft that is stripped later has to work as well.
+    // A graft that is stripped later has to work, too.
     command::output(Command::new("strip").arg("-s").arg(&graft))?;
     match ran(&graft, name)? {
         Some(failure) => failed(failure),

@@ -1,5 +1,5 @@
-//! musl compiled by other compilers with other flags, from zig's copy of the sources, in the way of zig's
-//! `src/musl.zig` and musl's own Makefile.
+//! musl compiled by different compilers and flags, from zig's copy of the sources, as zig's `src/musl.zig` and musl's
+//! own Makefile do.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 use super::compilers::{self, Driver};
 use tools::{command, folder};
 
-/// Flags of musl's Makefile and configure; and `-w`, since warnings about musl's sources are not for us to fix.
+/// Flags of musl's Makefile and configure; and `-w`, since warnings about musl's sources are not ours to fix.
 const FLAGS: &str = "-std=c99 -nostdinc -ffreestanding -frounding-math -fno-strict-aliasing -D_XOPEN_SOURCE=700 \
                      -fomit-frame-pointer -fno-unwind-tables -fno-asynchronous-unwind-tables -ffunction-sections \
                      -fdata-sections -fPIE -fno-stack-protector -w -c";
@@ -43,11 +43,11 @@ const INCLUDES: [&str; 7] = [
 /// Returns a folder with `libc.a`, `crt1.o` and `rcrt1.o` compiled with these flags. Makes it if it does not exist.
 ///
 /// # Errors
-/// When it does not compile.
+/// A file does not compile.
 pub(crate) fn built(driver: &Driver, flags: &[&str]) -> Result<PathBuf> {
     let name = format!("{} {}", driver.name, flags.join(" "));
     let place = compilers::folder().join("musl").join(&name);
-    // The lock makes one folder at a time, each once.
+    // The lock makes sure that each folder is made once.
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock();
     if place.join("libc.a").is_file() {
@@ -92,7 +92,7 @@ fn build(driver: &Driver, flags: &[&str], rest: &Path, out: &Path) -> Result<()>
     let list = out.join("list");
     let lines: Vec<String> = files.iter().map(|file| format!("\"{}\"\n", file.display())).collect();
     fs::write(&list, lines.concat())?;
-    // This archiver reads LLVM's bitcode, too. gcc's objects for link-time optimisation also contain machine code.
+    // zig's archiver reads LLVM's bitcode, too. gcc's objects for link-time optimisation also contain machine code.
     let mut archiver = fixtures::zig().command();
     archiver.args(["ar", "rcs"]).arg(out.join("libc.a")).arg(format!("@{}", list.display()));
     command::output(&mut archiver)?;

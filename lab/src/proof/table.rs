@@ -16,11 +16,11 @@ const TABLE: Table = Table {
     end: "<!-- end of what was made -->",
 };
 
-/// Prints the tables. With `write`, puts them into the docs if all results are by one allograft, with the names of
-/// missing builds.
+/// Prints the tables. With `write`, puts them into the docs, with the names of missing builds, if one allograft made
+/// all results.
 ///
 /// # Errors
-/// When there are no results, or results by several allografts.
+/// There are no results, or several allografts made them.
 pub(super) fn show(folder: &Path, write: bool) -> Result<()> {
     let mut all = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -40,7 +40,7 @@ pub(super) fn show(folder: &Path, write: bool) -> Result<()> {
     TABLE.write(&(text + &missing(&all)?))
 }
 
-/// Returns a paragraph on builds of which not every program has been run.
+/// Returns a paragraph on the builds for which not every program has been run.
 fn missing(all: &[Results]) -> Result<String> {
     let programs = builds::programs()?;
     let mut titles = Vec::new();
@@ -63,8 +63,8 @@ fn missing(all: &[Results]) -> Result<String> {
     })
 }
 
-/// Returns one table for each set. An entry has the number of programs that passed, then that of refused ones with the
-/// numbers of the reasons below, then that of failed ones in bold.
+/// Returns one table for each set. An entry has the number of programs that passed; then of those refused, with the
+/// numbers of the reasons below; then of those that failed, in bold.
 fn tables(all: &[Results]) -> String {
     let mut text = String::new();
     for (set, title) in [(Set::Proof, "Proof: held out"), (Set::Tuning, "Tuning: at hand when the rules were made")] {

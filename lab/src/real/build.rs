@@ -15,17 +15,17 @@ use crate::grafts;
 /// An arm: stock, string functions alone, a donor, or glibc.
 pub(crate) struct RealArm {
     pub(crate) name: String,
-    /// The arguments of its graft. `None`: there is none.
+    /// The arguments of its graft; `None` for arms without a graft.
     pub(crate) graft: Option<Vec<String>>,
     pub(crate) is_glibc: bool,
-    /// The allocator that `inspect` has to find.
+    /// The allocator that `inspect` must find.
     pub(crate) carries: String,
 }
 
 /// Returns all arms, stock first.
 ///
 /// # Errors
-/// When the donors cannot be listed.
+/// The donors cannot be listed.
 pub(crate) fn arms(allograft: &Path) -> Result<Vec<RealArm>> {
     let arm = |name: &str, donor: Option<&str>, carries: &str| RealArm {
         name: name.to_owned(),
@@ -42,18 +42,18 @@ pub(crate) fn arms(allograft: &Path) -> Result<Vec<RealArm>> {
 }
 
 /// The tools and folders of a build.
-pub(crate) struct Yard<'y> {
+pub(crate) struct Builder<'y> {
     pub(crate) home: &'y Path,
     pub(crate) allograft: &'y Path,
     pub(crate) musl: Musl,
     pub(crate) compiler: Compiler,
 }
 
-impl Yard<'_> {
-    /// Makes the folder with the libc of each arm. Returns their paths; that of glibc is empty.
+impl Builder<'_> {
+    /// Makes the folder with the libc of each arm. Returns their paths; glibc's is empty.
     ///
     /// # Errors
-    /// When a graft fails.
+    /// A graft fails.
     pub(crate) fn libcs(&self, arms: &[RealArm]) -> Result<Vec<PathBuf>> {
         let made = arms.iter().map(|arm| {
             if arm.is_glibc {
@@ -70,19 +70,19 @@ impl Yard<'_> {
         made.collect()
     }
 
-    /// Grafts a copy of a `libc.a` as the arm says.
+    /// Grafts a copy of a `libc.a` with the arm's arguments.
     ///
     /// # Errors
-    /// When the graft fails.
+    /// The graft fails.
     pub(crate) fn graft(&self, arm: &RealArm, libc: &Path) -> Result<()> {
         let Some(arguments) = &arm.graft else { return Ok(()) };
         command::output(Command::new(self.allograft).args(["-q", "graft"]).args(arguments).arg(libc)).map(drop)
     }
 
-    /// Compiles the parts for a libc, on all processors, unless that has been done. Returns the files to link.
+    /// Compiles the parts for a libc on all processors, unless the objects exist. Returns the files to link.
     ///
     /// # Errors
-    /// When something does not compile.
+    /// A part does not compile.
     pub(crate) fn compile(&self, program: &str, parts: &[Part], for_glibc: bool) -> Result<Vec<PathBuf>> {
         let home = self.home.join("objects").join(if for_glibc { "glibc" } else { "musl" }).join(program);
         let mut files = Vec::new();
@@ -100,7 +100,7 @@ impl Yard<'_> {
                     if is_newer(object, source) {
                         continue;
                     }
-                    // A compiler that is killed leaves half an object, which must not get the name.
+                    // A compiler that is killed leaves a partial object, which must not get the final name.
                     let partial = object.with_extension("partial");
                     if for_glibc {
                         linking::compile_for_glibc(&self.compiler, &part.flags, source, &partial)?;
@@ -128,10 +128,10 @@ impl Yard<'_> {
         Ok(files)
     }
 
-    /// Links a program for an arm, from what was compiled for musl and for glibc.
+    /// Links a program for an arm. `files`: the objects compiled for musl, and for glibc.
     ///
     /// # Errors
-    /// When it does not link.
+    /// It does not link.
     pub(crate) fn link(&self, program: &str, files: [&[PathBuf]; 2], arm: &RealArm, libc: &Path) -> Result<PathBuf> {
         let folder = self.home.join("programs").join(&arm.name);
         fs::create_dir_all(&folder)?;

@@ -1,4 +1,4 @@
-//! `cargo xtask bench real`: programs that many people use, with stock musl, string functions, each donor, and glibc.
+//! `cargo xtask bench real`: widely used programs, with stock musl, string functions, each donor, and glibc.
 
 pub(crate) mod build;
 pub(crate) mod program;
@@ -18,7 +18,7 @@ use xtask::linking::{Compiler, Musl};
 use xtask::page::{KeptTable, Table};
 use xtask::sessions;
 
-use self::build::{RealArm, Yard};
+use self::build::{Builder, RealArm};
 use self::program::{Program, Run, Sources};
 use crate::rust_programs;
 
@@ -33,9 +33,9 @@ pub(crate) const TABLE: KeptTable<Results> = KeptTable {
     text: report::overview,
 };
 
-/// The command line.
+/// The command's arguments.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Wish {
+pub(crate) struct RealArgs {
     /// Little work and a single round, to see whether everything works
     #[arg(long)]
     quick: bool,
@@ -50,38 +50,38 @@ pub(crate) struct Wish {
     programs: Vec<String>,
 }
 
-impl Wish {
+impl RealArgs {
     fn has(&self, name: &str) -> bool {
         self.programs.is_empty() || self.programs.iter().any(|program| program == name)
     }
 }
 
-/// Builds, measures, prints, and keeps what was asked for.
+/// Builds, measures, prints, and keeps the figures if `--save` is set.
 ///
 /// # Errors
-/// When something does not build, or gives another answer than stock.
-pub(crate) fn bench(wish: &Wish) -> Result<()> {
+/// A program does not build, or its answer differs from stock's.
+pub(crate) fn bench(args: &RealArgs) -> Result<()> {
     tools::prepare_for_one()?;
     eprintln!("bench: building allograft ...");
     let allograft = command::build_allograft()?;
     let home = workspace::build().join("bench").join("real");
     fs::create_dir_all(&home)?;
     let _lock = folder::lock(&home.join(".lock"))?;
-    let yard = Yard { home: &home, allograft: &allograft, musl: Musl::find()?, compiler: Compiler::find()? };
+    let builder = Builder { home: &home, allograft: &allograft, musl: Musl::find()?, compiler: Compiler::find()? };
     let arms = build::arms(&allograft)?;
-    let mut cases = in_c(&yard, &arms, wish)?;
-    if ["compile", "format"].into_iter().any(|name| wish.has(name)) {
-        cases.extend(in_rust(&yard, &arms, wish)?);
+    let mut cases = in_c(&builder, &arms, args)?;
+    if ["compile", "format"].into_iter().any(|name| args.has(name)) {
+        cases.extend(in_rust(&builder, &arms, args)?);
     }
-    let seconds = if wish.quick { 0 } else { wish.minutes * 60 };
-    let least_rounds = if wish.quick { 1 } else { 6 };
+    let seconds = if args.quick { 0 } else { args.minutes * 60 };
+    let least_rounds = if args.quick { 1 } else { 6 };
     let budget = Duration::from_secs(seconds);
     let plan = Plan {
         budget,
         least_rounds,
         precision: 0.03,
         of_the_difference: 0.0,
-        memory_runs: if wish.quick { 1 } else { 3 },
+        memory_runs: if args.quick { 1 } else { 3 },
         count_calls: false,
         ..Plan::default()
     };
@@ -90,7 +90,7 @@ pub(crate) fn bench(wish: &Wish) -> Result<()> {
     let results = Results {
         schema_version: SCHEMA_VERSION,
         allograft: env!("CARGO_PKG_VERSION").to_owned(),
-        input: Input { kind: "program".to_owned(), host: yard.musl.name.clone(), ..Input::default() },
+        input: Input { kind: "program".to_owned(), host: builder.musl.name.clone(), ..Input::default() },
         machine: Machine::this(),
         arms: results::arms(&origins, &measured, &sessions),
         plan,
@@ -102,8 +102,8 @@ pub(crate) fn bench(wish: &Wish) -> Result<()> {
     fs::write(home.join("results.json"), results.json()?)?;
     println!("{}", report::overview(&results));
     println!("every run: `{}`", workspace::shown(&home.join("results.json")));
-    if let Some(path) = &wish.save {
-        if wish.quick || !wish.programs.is_empty() {
+    if let Some(path) = &args.save {
+        if args.quick || !args.programs.is_empty() {
             bail!("a run with --quick, or of some programs, is not kept");
         }
         fs::write(path, results::compact(&results.without_runs())?)
@@ -125,30 +125,30 @@ fn origin(arm: &RealArm) -> Origin {
     }
 }
 
-/// Builds the programs in C, and returns what to run.
-fn in_c(yard: &Yard<'_>, arms: &[RealArm], wish: &Wish) -> Result<Vec<Case>> {
+/// Builds the programs in C, and returns their cases.
+fn in_c(builder: &Builder<'_>, arms: &[RealArm], args: &RealArgs) -> Result<Vec<Case>> {
     let sources = Sources::fetch()?;
-    // One program each puts the load on all arms.
+    // One load generator serves all arms.
     let tool = |name: &str, parts: &[program::Part]| -> Result<PathBuf> {
-        let files = yard.compile(name, parts, true)?;
-        let out = yard.home.join(name);
-        xtask::linking::link_for_glibc(&yard.compiler, &files, &out)?;
+        let files = builder.compile(name, parts, true)?;
+        let out = builder.home.join(name);
+        xtask::linking::link_for_glibc(&builder.compiler, &files, &out)?;
         Ok(out)
     };
     let load = tool("http-load", &[sources.http()])?;
     let redis_load = tool("redis-benchmark", &sources.redis("REDIS_BENCHMARK_OBJ")?)?;
-    let libcs = yard.libcs(arms)?;
+    let libcs = builder.libcs(arms)?;
     let mut cases = Vec::new();
-    for program in sources.programs(&load, &redis_load)?.iter().filter(|program| wish.has(program.name)) {
+    for program in sources.programs(&load, &redis_load)?.iter().filter(|program| args.has(program.name)) {
         eprintln!("bench: building {} ...", program.name);
-        let of_musl = yard.compile(program.name, &program.parts, false)?;
-        let of_glibc = yard.compile(program.name, &program.parts, true)?;
+        let of_musl = builder.compile(program.name, &program.parts, false)?;
+        let of_glibc = builder.compile(program.name, &program.parts, true)?;
         let links = arms.iter().zip(&libcs).map(|(arm, libc)| {
-            let path = yard.link(program.name, [&of_musl, &of_glibc], arm, libc)?;
-            rust_programs::carries(yard.allograft, &path, &arm.carries)?;
+            let path = builder.link(program.name, [&of_musl, &of_glibc], arm, libc)?;
+            rust_programs::carries(builder.allograft, &path, &arm.carries)?;
             Ok(path)
         });
-        cases.extend(of_program(program, arms, &links.collect::<Result<Vec<_>>>()?, wish.quick));
+        cases.extend(of_program(program, arms, &links.collect::<Result<Vec<_>>>()?, args.quick));
     }
     Ok(cases)
 }
@@ -174,40 +174,40 @@ fn of_program(program: &Program, arms: &[RealArm], paths: &[PathBuf], quick: boo
     }
 }
 
-/// Builds the programs in Rust, and returns what to run.
-fn in_rust(yard: &Yard<'_>, arms: &[RealArm], wish: &Wish) -> Result<Vec<Case>> {
+/// Builds the programs in Rust, and returns their cases.
+fn in_rust(builder: &Builder<'_>, arms: &[RealArm], args: &RealArgs) -> Result<Vec<Case>> {
     rust::prepare()?;
     let home = workspace::build().join("bench").join("rust");
     fs::create_dir_all(&home)?;
     let _lock = folder::lock(&home.join(".lock"))?;
-    let bench = rust_programs::Bench::new(home, yard.allograft.to_owned(), yard.allograft.to_owned())?;
+    let bench = rust_programs::Bench::new(home, builder.allograft.to_owned(), builder.allograft.to_owned())?;
     let mut search = Vec::new();
     for arm in arms {
-        let folder = yard.home.join("rust-libc").join(&arm.name);
+        let folder = builder.home.join("rust-libc").join(&arm.name);
         if arm.graft.is_some() {
             fs::create_dir_all(&folder)?;
             let libc = folder.join("libc.a");
-            // The backup of an earlier graft belongs to the file that is replaced.
+            // Delete the backup of an earlier graft: it belongs to the file that is being replaced.
             let _ = fs::remove_file(folder.join("libc.a.allograft-stock"));
             fs::copy(bench.libc(), &libc).with_context(|| format!("cannot make `{}`", libc.display()))?;
-            yard.graft(arm, &libc)?;
+            builder.graft(arm, &libc)?;
         }
         search.push(arm.graft.as_ref().map(|_| folder));
     }
     let mut cases = Vec::new();
-    for program in rust_programs::programs(|name| wish.has(name)) {
+    for program in rust_programs::programs(|name| args.has(name)) {
         let mut built = Vec::new();
         for (arm, search) in arms.iter().zip(&search) {
-            let way = match search {
-                Some(folder) => rust_programs::Way::Search(folder),
-                None if arm.is_glibc => rust_programs::Way::Glibc,
-                None => rust_programs::Way::Stock,
+            let method = match search {
+                Some(folder) => rust_programs::BuildMethod::Search(folder),
+                None if arm.is_glibc => rust_programs::BuildMethod::Glibc,
+                None => rust_programs::BuildMethod::Stock,
             };
-            let path = bench.made(program, &arm.name, way, &arm.carries)?;
+            let path = bench.build_arm(program, &arm.name, method, &arm.carries)?;
             built
                 .push((arm.name.clone(), path.with_context(|| format!("the toolchain has nothing for {}", arm.name))?));
         }
-        cases.extend(bench.cases(program, &built, wish.quick)?);
+        cases.extend(bench.cases(program, &built, args.quick)?);
     }
     Ok(cases)
 }

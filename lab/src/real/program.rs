@@ -1,4 +1,5 @@
-//! The real programs: where their sources are, and their work.
+//! The real programs: their sources and their work. Most sources are packages of crates.io, which
+//! `suite/real/Cargo.lock` pins with their checksums.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,14 +11,14 @@ use serde_json::Value;
 use tools::packages::{self, Package};
 use tools::{command, folder, workspace};
 
-/// Redis as Debian keeps it: the version, SHA-256 of the archive, and what is unpacked.
+/// Redis from Debian: the version, the SHA-256 of the archive, and the folder that is unpacked.
 const REDIS: (&str, &str) = ("7.0.15", "4b1dc4ee6d622a09fff9c6777191209750fb5e5a725ef78ea012d6eef4c22982");
 const REDIS_MEMBERS: [&str; 4] = ["src", "deps/hiredis", "deps/lua/src", "deps/hdr_histogram"];
-/// The header that Redis's build makes of its version control.
+/// The header that Redis's build generates from its version control.
 const REDIS_RELEASE: &str = "#define REDIS_GIT_SHA1 \"00000000\"\n#define REDIS_GIT_DIRTY \"0\"\n\
                              #define REDIS_BUILD_ID \"bench\"\n";
-/// Prints the load's result as `allograft bench` reads it, from the lines `"test","requests per second",...` of
-/// redis-benchmark: all tests have as many requests, so the mean is the harmonic one.
+/// Prints the load's result in the form that `allograft bench` reads, from the lines `"test","requests per second",...`
+/// of redis-benchmark. All tests have the same number of requests, so the mean is the harmonic one.
 const REDIS_RATE: &str =
     r#"awk -F '","' 'NR > 1 { sum += 1 / $2; n++ } END { printf "{\"requests_per_second\": %.1f}\n", n / sum }'"#;
 
@@ -27,7 +28,7 @@ pub(crate) struct Part {
     pub(crate) name: &'static str,
     pub(crate) sources: Vec<PathBuf>,
     pub(crate) flags: Vec<String>,
-    /// Whether the linker takes only those objects that are needed.
+    /// Whether the linker takes only the objects that are needed.
     pub(crate) is_archive: bool,
 }
 
@@ -55,10 +56,10 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    /// Fetches what is not there yet.
+    /// Fetches the missing packages.
     ///
     /// # Errors
-    /// When a package cannot be fetched, or has another checksum.
+    /// A package cannot be fetched, or its checksum differs.
     pub(super) fn fetch() -> Result<Sources> {
         let mut cargo = command::cargo(&["metadata", "--locked", "--format-version", "1", "--manifest-path"]);
         cargo.arg(folder().join("Cargo.toml")).stderr(Stdio::inherit());
@@ -91,10 +92,10 @@ impl Sources {
         })
     }
 
-    /// Returns the programs. `load` is the program that loads the suite's server, `redis_load` that of Redis.
+    /// Returns the programs. `load` is the load generator for the suite's server, `redis_load` that for Redis.
     ///
     /// # Errors
-    /// When a package has other files than expected.
+    /// A package's files are not the expected ones.
     pub(super) fn programs(&self, load: &Path, redis_load: &Path) -> Result<Vec<Program>> {
         let threads = u32::try_from(std::thread::available_parallelism().map_or(1, usize::from))?;
         let words = |text: String| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
@@ -144,14 +145,14 @@ impl Sources {
         ])
     }
 
-    /// The suite's server, which is also its load.
+    /// The suite's server, which is also its own load generator.
     pub(super) fn http(&self) -> Part {
         let source = workspace::root().join("suite/http/http.c");
         Part { name: "http", sources: vec![source], flags: Vec::new(), is_archive: false }
     }
 
     fn sqlite(&self) -> Part {
-        // Its own statistics take a lock for each allocation, and most that embed it turn them off.
+        // SQLite's own statistics take a lock for each allocation; most programs that embed it turn them off.
         let flags = ["-DSQLITE_DEFAULT_MEMSTATUS=0", "-DSQLITE_OMIT_LOAD_EXTENSION"].map(str::to_owned).to_vec();
         Part { name: "sqlite", sources: vec![self.sqlite.join("sqlite3.c")], flags, is_archive: false }
     }
@@ -165,7 +166,7 @@ impl Sources {
         for folder in ["common", "compress", "decompress"] {
             files.extend(sources(&self.zstd.join(folder), &[])?);
         }
-        // The compiler's own headers are not there when it compiles with musl's only.
+        // With musl's headers only, the compiler's own are missing.
         let flags = ["-DZSTD_DISABLE_ASM", "-DZSTD_NO_INTRINSICS"].map(str::to_owned).to_vec();
         Ok(Part { name: "zstd", sources: files, flags, is_archive: false })
     }
@@ -173,7 +174,7 @@ impl Sources {
     /// The parts of one of Redis's programs. `objects` is the variable of its Makefile that names the objects.
     ///
     /// # Errors
-    /// When its sources cannot be read.
+    /// Its sources cannot be read.
     pub(super) fn redis(&self, objects: &str) -> Result<Vec<Part>> {
         let src = self.redis.join("src");
         let makefile = fs::read_to_string(src.join("Makefile")).context("Redis has no Makefile")?;
@@ -182,7 +183,7 @@ impl Sources {
         let own: Vec<PathBuf> = list.split_whitespace().map(|object| src.join(object).with_extension("c")).collect();
         let deps = self.redis.join("deps");
         let mut flags = vec!["-std=gnu99".to_owned(), "-w".to_owned(), "-DREDIS_STATIC=".to_owned()];
-        // Headers of the kernel, behind those of the libc.
+        // Headers of the kernel, after those of the libc.
         let machine = format!("/usr/include/{}-linux-gnu", std::env::consts::ARCH);
         for folder in ["/usr/include", &machine] {
             flags.extend(["-idirafter".to_owned(), folder.to_owned()]);
@@ -208,7 +209,7 @@ impl Sources {
     }
 }
 
-/// One of our drivers, and the folders of the headers that it includes.
+/// One of our own drivers. `headers`: the folders of the headers that it includes.
 fn own(name: &'static str, headers: &[&Path]) -> Part {
     let flags = headers.iter().map(|folder| format!("-I{}", folder.display())).collect();
     Part { name: "own", sources: vec![folder().join(name)], flags, is_archive: false }
@@ -218,7 +219,7 @@ fn folder() -> PathBuf {
     workspace::root().join("suite").join("real")
 }
 
-/// Returns the C files of a folder, sorted, without some.
+/// Returns the C files of a folder, sorted, except those named in `without`.
 fn sources(folder: &Path, without: &[&str]) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(folder).with_context(|| format!("cannot read `{}`", folder.display()))?;
     let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
@@ -231,7 +232,7 @@ fn sources(folder: &Path, without: &[&str]) -> Result<Vec<PathBuf>> {
 /// Runs `ar`, which comes with C compilers, to put objects into a new archive.
 ///
 /// # Errors
-/// When it fails.
+/// `ar` fails.
 pub(super) fn archive(objects: &[PathBuf], out: &Path) -> Result<()> {
     let _ = fs::remove_file(out);
     command::output(Command::new("ar").arg("rcs").arg(out).args(objects)).map(drop)

@@ -1,4 +1,4 @@
-//! Programs that are released as source, and how they are built for musl.
+//! Programs that are released as source, and their builds for musl.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -27,15 +27,15 @@ pub(super) static CRATES: [Crate; 3] = [
     Crate { name: "wasm-opt", version: "0.116.1", native: true },
 ];
 
-/// The stack of threads in a program with native code, which upstream's own builds for musl ask for: musl's default of
-/// 128 KiB is too small for wasm-opt's passes.
+/// The stack size of threads in a program with native code, as in upstream's own builds for musl: musl's default of 128
+/// KiB is too small for wasm-opt's passes.
 const STACK: &str = "-Clink-arg=-Wl,-z,stack-size=8388608";
 
 impl Crate {
     /// Builds the program and installs it into a folder.
     ///
     /// # Errors
-    /// When it does not build.
+    /// The program does not build.
     pub(super) fn install(&self, folder: &Path) -> Result<()> {
         let bin = fixtures::rust_musl().join("bin");
         let mut cargo = Command::new(bin.join("cargo"));
@@ -74,8 +74,7 @@ fn native(cargo: &mut Command, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns a script that runs zig's compiler. It leaves out the name of the target as clang spells it, which build
-/// scripts add.
+/// Returns a script that runs zig's compiler. It drops the target's name in clang's spelling, which build scripts add.
 fn wrapper(zig: &Zig, language: &str) -> String {
     let triple = Arch::X86_64.triple();
     format!(

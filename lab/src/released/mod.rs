@@ -1,5 +1,5 @@
-//! `cargo xtask bench released`: released programs and their grafts do the same work and must print the same. Compares
-//! time and memory.
+//! `cargo xtask bench released`: released programs and their grafts do the same work and must print the same output.
+//! Compares time and memory.
 
 mod compiled;
 mod source;
@@ -30,7 +30,7 @@ use work::Work;
 /// The limit for all runs of a program's work.
 const LIMIT: Duration = Duration::from_secs(1800);
 
-/// The programs of an architecture: the file of the figures that the docs show, and their tables.
+/// The programs of an architecture: the file of the kept figures, and their tables in the docs.
 #[derive(Debug)]
 struct Sheet {
     arch: Arch,
@@ -64,7 +64,7 @@ const SCHEMA_VERSION: u32 = 2;
 struct Run {
     #[serde(skip_serializing_if = "Option::is_none")]
     seconds: Option<f64>,
-    /// The greatest number of resident bytes.
+    /// The maximum of resident bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     peak: Option<u64>,
 }
@@ -79,7 +79,7 @@ impl Run {
     }
 }
 
-/// The figures of a program's work, on stock and on the graft.
+/// The figures of a program's work, with stock and with the graft.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Figures {
     program: String,
@@ -95,10 +95,10 @@ struct Figures {
     /// Whether its lines were sorted before the comparison, and the beginning of lines that were left out.
     sorted: bool,
     ignored: Option<String>,
-    /// The SHA-256 of the graft of a program that comes compiled: anybody gets the same bytes.
+    /// The SHA-256 of the graft, for programs that are released compiled: a graft has the same bytes on every machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     graft_sha256: Option<String>,
-    /// The runs: timed ones by round, each in the same round as one of the other arm; then those for memory.
+    /// The timed runs by round, each in the same round as a run of the other arm; then the runs for memory.
     stock: Vec<Run>,
     graft: Vec<Run>,
 }
@@ -109,15 +109,15 @@ struct Document {
     processors: usize,
     allograft: String,
     donor: String,
-    /// The emulator that ran the programs, if any: its times are not the programs' times.
+    /// The emulator that ran the programs, if any: then times are the emulator's, and not shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     emulator: Option<String>,
     programs: Vec<Figures>,
 }
 
-/// The command line.
+/// The command's arguments.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Wish {
+pub(crate) struct ReleasedArgs {
     /// These programs only
     programs: Vec<String>,
     /// At most so many timed runs of each program and of its graft
@@ -143,16 +143,16 @@ pub(crate) struct Wish {
 /// Grafts, measures, and prints the table.
 ///
 /// # Errors
-/// When a graft behaves differently from stock, or something cannot be fetched.
-pub(crate) fn bench(wish: &Wish) -> Result<()> {
-    let sheet = SHEETS.iter().find(|sheet| sheet.arch.name() == wish.arch);
-    let sheet = sheet.with_context(|| format!("there is no work for programs of `{}`", wish.arch))?;
-    if wish.write {
+/// A graft behaves differently from stock, or a package cannot be fetched.
+pub(crate) fn bench(args: &ReleasedArgs) -> Result<()> {
+    let sheet = SHEETS.iter().find(|sheet| sheet.arch.name() == args.arch);
+    let sheet = sheet.with_context(|| format!("there is no work for programs of `{}`", args.arch))?;
+    if args.write {
         return sheet.table.write(&table::text(&sheet.kept()?, sheet.arch));
     }
     tools::prepare_for_experiments()?;
     corpus_step::prepare()?;
-    let allograft = match &wish.allograft {
+    let allograft = match &args.allograft {
         Some(program) => program.canonicalize().with_context(|| format!("no `{}`", program.display()))?,
         None => command::build_allograft()?,
     };
@@ -166,17 +166,17 @@ pub(crate) fn bench(wish: &Wish) -> Result<()> {
         schema_version: SCHEMA_VERSION,
         processors,
         allograft: version.trim().to_owned(),
-        donor: wish.donor.clone(),
+        donor: args.donor.clone(),
         emulator: (!fixtures::native(sheet.arch)).then(|| fixtures::emulator_name(sheet.arch).to_owned()),
         programs: Vec::new(),
     };
     let mut wrong = Vec::new();
     for work in &work::ALL {
-        let Some(source) = Source::of(work, sheet.arch) else { continue };
-        if !wish.programs.is_empty() && !wish.programs.iter().any(|name| name == work.program) {
+        let Some(source) = Source::find(work, sheet.arch) else { continue };
+        if !args.programs.is_empty() && !args.programs.iter().any(|name| name == work.program) {
             continue;
         }
-        match figures(work, &source, wish, sheet, &allograft, &inputs) {
+        match figures(work, &source, args, sheet, &allograft, &inputs) {
             Ok(figures) => document.programs.push(figures),
             Err(error) => {
                 eprintln!("{}: {error:#}", work.program);
@@ -184,7 +184,7 @@ pub(crate) fn bench(wish: &Wish) -> Result<()> {
             }
         }
         // The file is written after each program, so that nothing is lost if a later one fails.
-        if let Some(save) = &wish.save {
+        if let Some(save) = &args.save {
             fs::write(save, measure::results::compact(&document)?)
                 .with_context(|| format!("cannot write `{}`", save.display()))?;
         }
@@ -205,7 +205,7 @@ impl Sheet {
 fn figures(
     work: &Work,
     source: &Source,
-    wish: &Wish,
+    args: &ReleasedArgs,
     sheet: &Sheet,
     allograft: &Path,
     inputs: &Path,
@@ -216,7 +216,7 @@ fn figures(
     fs::create_dir_all(&folder)?;
     let graft = folder.join(stock.file_name().context("a program has a name")?);
     let mut command = Command::new(allograft);
-    command.args(["-q", "graft", "--donor", &wish.donor]).arg(&stock).arg("-o").arg(&graft);
+    command.args(["-q", "graft", "--donor", &args.donor]).arg(&stock).arg("-o").arg(&graft);
     // The emulator is for the self-test.
     if let Some(emulator) = fixtures::emulator(sheet.arch) {
         let folders = emulator.parent().map(Path::to_owned).into_iter();
@@ -225,7 +225,7 @@ fn figures(
     }
     command::output(&mut command)?;
     let grafted = fs::read(&graft).with_context(|| format!("cannot read `{}`", graft.display()))?;
-    let session = session(work, [("stock", &stock), ("graft", &graft)], wish, sheet, inputs)?;
+    let session = session(work, [("stock", &stock), ("graft", &graft)], args, sheet, inputs)?;
     let end = session.end.as_ref().context("stock did not end")?;
     let Status::Exit(exit_code) = end.status else { bail!("stock ended with {}", end.status) };
     // An empty output would prove nothing.
@@ -255,7 +255,13 @@ fn figures(
 }
 
 /// Runs the work on stock and on the graft. All runs must end with the same exit code and output.
-fn session(work: &Work, arms: [(&str, &Path); 2], wish: &Wish, sheet: &Sheet, inputs: &Path) -> Result<Session> {
+fn session(
+    work: &Work,
+    arms: [(&str, &Path); 2],
+    args: &ReleasedArgs,
+    sheet: &Sheet,
+    inputs: &Path,
+) -> Result<Session> {
     let environment = work::environment(inputs).into_iter().map(|(name, value)| (name.into(), value.into())).collect();
     let compared = Compared { errors: work.errors, sorted: work.sorted, without: work.ignored.map(str::to_owned) };
     let mut processes = Processes {
@@ -265,7 +271,7 @@ fn session(work: &Work, arms: [(&str, &Path); 2], wish: &Wish, sheet: &Sheet, in
         ..Processes::default()
     };
     let arms = arms.map(|(name, program)| {
-        // The command starts with an emulator if this machine does not run the program.
+        // The command begins with an emulator if this machine cannot run the program.
         let command = fixtures::run(sheet.arch, program);
         sessions::arm(
             name,
@@ -275,7 +281,7 @@ fn session(work: &Work, arms: [(&str, &Path); 2], wish: &Wish, sheet: &Sheet, in
     });
     // The first run warms caches, and may change its input.
     processes.time(&arms[0].invocation, LIMIT)?;
-    let runs = usize::from(wish.runs);
+    let runs = usize::from(args.runs);
     let plan =
         Plan { least_rounds: runs.min(10), most_rounds: runs, budget: LIMIT, count_calls: false, ..Plan::default() };
     sessions::compare(&sessions::case(work.program, arms.into()), &plan, &mut processes)
@@ -290,7 +296,7 @@ mod tests {
         let mut programs: std::collections::BTreeMap<&str, usize> = std::collections::BTreeMap::new();
         for work in &work::ALL {
             *programs.entry(work.program).or_default() += 1;
-            let mut sources = SHEETS.iter().filter_map(|sheet| Source::of(work, sheet.arch));
+            let mut sources = SHEETS.iter().filter_map(|sheet| Source::find(work, sheet.arch));
             let first = sources.next().unwrap_or_else(|| panic!("{} comes from nowhere", work.program));
             for source in [first].into_iter().chain(sources) {
                 if let Source::Corpus(released) = source {

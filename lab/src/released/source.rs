@@ -1,4 +1,4 @@
-//! Where a released program comes from.
+//! The source of a released program: a package of a registry, so that readers can fetch the same file.
 
 use std::path::PathBuf;
 
@@ -13,15 +13,15 @@ use super::work::Work;
 /// A released program.
 #[derive(Debug)]
 pub(super) enum Source {
-    /// An executable in a package of Python's or npm's registry.
+    /// An executable in a package of PyPI or npm.
     Corpus(Box<Released>),
     /// Source on crates.io. It is built for musl with its own lock file.
     Crate(&'static Crate),
 }
 
 impl Source {
-    /// Returns the source of the program that does a work, if it is released for an architecture.
-    pub(super) fn of(work: &Work, arch: Arch) -> Option<Source> {
+    /// Returns the source of a work's program, if it is released for an architecture.
+    pub(super) fn find(work: &Work, arch: Arch) -> Option<Source> {
         let name = match arch {
             Arch::X86_64 => work.program.to_owned(),
             other => format!("{}-{}", work.program, other.name()),
@@ -31,7 +31,7 @@ impl Source {
         released.or_else(|| CRATES.iter().find(|package| package.name == name).map(Source::Crate))
     }
 
-    /// Returns the package with its version, as its registry writes it.
+    /// Returns the package with its version, in its registry's spelling.
     pub(super) fn package(&self) -> String {
         match self {
             Source::Corpus(released) => released.pypi.clone().or_else(|| released.npm.clone()).unwrap_or_default(),
@@ -55,7 +55,8 @@ impl Source {
         }
     }
 
-    /// Returns the path of the program in the package, and the SHA-256 of the package. Source has neither.
+    /// Returns the path of the program in the package, and the SHA-256 of the package; `None` for programs released as
+    /// source.
     pub(super) fn file(&self) -> Option<(&str, &str)> {
         match self {
             Source::Corpus(released) => Some((&released.path, &released.sha256)),
@@ -63,10 +64,10 @@ impl Source {
         }
     }
 
-    /// Returns the path of the program. The first call builds it if it comes as source.
+    /// Returns the path of the program. The first call builds a program that is released as source.
     ///
     /// # Errors
-    /// When it does not build.
+    /// The program does not build.
     pub(super) fn program(&self) -> Result<PathBuf> {
         let package = match self {
             Source::Corpus(released) => return Ok(corpus::place(released)),

@@ -9,7 +9,7 @@ use super::source::Source;
 use super::work::{self, Work};
 use super::{Document, Figures, Run};
 
-/// Returns the table of what came of the runs, and the table of what they ran. Emulated programs have no times.
+/// Returns the tables of results and of commands. Emulated programs have no times.
 pub(super) fn text(document: &Document, arch: Arch) -> String {
     let by = format!("{} with {}", document.allograft, document.donor);
     let mut text = match &document.emulator {
@@ -52,14 +52,15 @@ pub(super) fn text(document: &Document, arch: Arch) -> String {
     text
 }
 
-/// Returns the table of packages: what to download, what is in it, and the graft that comes of it.
+/// Returns the table of packages: the download, its content, and the graft made from it.
 fn downloads(document: &Document, arch: Arch) -> String {
     let mut text = String::from("\nThe downloads, and how the SHA-256 of each package and of the graft begins:\n\n");
     text.push_str("| program | download | file in the package | package | graft |\n| --- | --- | --- | --- | --- |\n");
     let mut shown: Vec<&str> = Vec::new();
     for figures in &document.programs {
         let work = work::ALL.iter().find(|work: &&Work| work.program == figures.program);
-        let source = work.and_then(|work| Source::of(work, arch)).filter(|source| source.package() == figures.package);
+        let source =
+            work.and_then(|work| Source::find(work, arch)).filter(|source| source.package() == figures.package);
         let Some(source) = source.filter(|_| !shown.contains(&figures.program.as_str())) else { continue };
         shown.push(&figures.program);
         let (path, sha256) = match source.file() {
@@ -77,7 +78,7 @@ fn short(sha256: &str) -> &str {
     sha256.get(..16).unwrap_or(sha256)
 }
 
-/// Returns the columns for time and memory of both.
+/// Returns the columns for time and memory of stock and graft.
 fn costs(figures: &Figures) -> String {
     let of = |runs: &[Run], figure: fn(&Run) -> Option<f64>| runs.iter().filter_map(figure).collect::<Vec<_>>();
     let middle = |runs, figure| median(&of(runs, figure));

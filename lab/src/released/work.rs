@@ -22,7 +22,7 @@ pub(crate) struct Work {
     pub(crate) sorted: bool,
     /// The beginning of lines that differ in each run.
     pub(crate) ignored: Option<&'static str>,
-    /// Whether standard error, which has its findings, is compared too.
+    /// Whether standard error, which has the program's findings, is compared, too.
     pub(crate) errors: bool,
 }
 
@@ -51,7 +51,7 @@ impl Work {
 
 /// Programs that use musl's own malloc for all their blocks. None of them needs a network.
 pub(crate) const ALL: [Work; 15] = [
-    // Without --quiet, threads mix the lines of what they print.
+    // Without --quiet, threads mix the lines of their output.
     work("leptosfmt", "check the format of 3600 made components", "components", &["--check", "--quiet", "src"])
         .with_errors(),
     work("tombi", "lint the manifests of all locked crates", "", &["lint", "--offline", "--no-cache", "toml"])
@@ -83,7 +83,7 @@ pub(crate) const ALL: [Work; 15] = [
 /// Returns environment variables that keep programs off the network and out of the home folder.
 pub(crate) fn environment(inputs: &Path) -> Vec<(&'static str, PathBuf)> {
     let home = inputs.join("home");
-    // maturin runs cargo, which may be rustup's.
+    // maturin runs cargo, which may be rustup's proxy.
     let own = |name: &str, folder: &str| {
         let default = || std::env::home_dir().unwrap_or_default().join(folder);
         std::env::var_os(name).map_or_else(default, PathBuf::from)
@@ -143,7 +143,7 @@ const RECIPE: &str = "3: with a history";
 /// Returns the folder of inputs. Makes it if it does not exist.
 ///
 /// # Errors
-/// When a package cannot be fetched, or has another checksum.
+/// A package cannot be fetched, or its checksum differs.
 pub(crate) fn inputs(home: &Path) -> Result<PathBuf> {
     let place = home.join("inputs");
     if !fs::read_to_string(place.join("complete")).is_ok_and(|recipe| recipe == RECIPE) {
@@ -160,7 +160,7 @@ fn fill(folder: &Path) -> Result<()> {
     manifests(&folder.join("toml"))?;
     components(&folder.join("components/src"))?;
     history(&folder.join("history"))?;
-    made(folder)?;
+    projects(folder)?;
     Ok(fs::write(folder.join("complete"), RECIPE)?)
 }
 
@@ -192,7 +192,7 @@ fn manifests(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Copies jemalloc's scripts, and those of autoconf beside them.
+/// Copies jemalloc's scripts, and autoconf's scripts beside them.
 fn scripts(manifest: &Path, folder: &Path) -> Result<()> {
     fs::create_dir_all(folder)?;
     let crate_folder = manifest.parent().context("a manifest has a folder")?;
@@ -204,7 +204,7 @@ fn scripts(manifest: &Path, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes components as users of Leptos write them, in 300 files, unformatted.
+/// Makes typical components of Leptos, unformatted, in 300 files.
 fn components(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder)?;
     for file in 0..300 {
@@ -240,7 +240,7 @@ fn history(folder: &Path) -> Result<()> {
 }
 
 /// Makes projects of the kinds that the programs need.
-fn made(folder: &Path) -> Result<()> {
+fn projects(folder: &Path) -> Result<()> {
     let put = |path: &str, text: &str| -> Result<()> {
         let path = folder.join(path);
         fs::create_dir_all(path.parent().context("a file has a folder")?)?;
