@@ -1,5 +1,6 @@
 //! Reads the archives of `docker save` and `podman save`: a tar with a `manifest.json` (moby image/spec/spec.md,
-//! "Combined Image JSON + Filesystem Changeset Format").
+//! "Combined Image JSON + Filesystem Changeset Format"). They are recognised by their documents, not by names of 64
+//! digits: makers name configurations and layers as they like.
 
 use serde::Deserialize;
 

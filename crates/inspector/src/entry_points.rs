@@ -1,4 +1,5 @@
-//! An executable that was grafted after linking. Its third note names the entry points, and the code confirms them.
+//! An executable that was grafted after linking. Its third note names the entry points, and the code has to confirm
+//! them: a note alone is not proof of what the code does.
 
 use crate::elf::{Elf, PF_X, PT_LOAD, Segment};
 use crate::note;

@@ -1,4 +1,5 @@
-//! The result for a file: the fields of one `files[]` entry of `inspect --json`, but for the path.
+//! The result for a file: the fields of one `files[]` entry of `inspect --json`, except the path. The document is this
+//! type, and docs/json.md is made from it and its comments, so that code, document and page agree.
 
 use std::borrow::Cow;
 

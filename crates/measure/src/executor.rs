@@ -1,4 +1,5 @@
-//! The interface that runs programs, and the results of a run.
+//! The interface that runs programs, and the results of a run. It is a trait so that tests of sessions can set the
+//! clock and the cost of each run.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Real programs.
+//! Measurements of real processes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

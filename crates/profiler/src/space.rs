@@ -1,4 +1,5 @@
-//! The address space of a process: its modules, and the walk up a stack in them.
+//! The address space of a process: its modules, and the walk up a stack in them. It is brought up to date during the
+//! recording, since the kernel maps the parts of a program one after the other, and libraries come at run time.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

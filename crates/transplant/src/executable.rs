@@ -1,4 +1,5 @@
-//! An executable that was read once: its kind, what a graft has left in it, and the ways to graft it.
+//! An executable that was read once: its kind, the traces of a graft in it, and the ways to graft it. Every stage asks
+//! this one value, so that no two stages can take a file for different kinds.
 
 use format::needed::Needed;
 use format::{Arch, LOADER, Linked, Marks};

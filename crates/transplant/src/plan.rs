@@ -1,4 +1,5 @@
-//! The whole plan of a graft: what a program contains, and the edits.
+//! The whole plan of a graft: the contents of a program, and the edits. A part that is uncertain refuses the whole
+//! plan: a program that is grafted in part would have blocks of two allocators.
 
 use std::collections::BTreeSet;
 

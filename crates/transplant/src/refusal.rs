@@ -1,4 +1,5 @@
-//! Why a program is not grafted.
+//! The reasons why a program is not grafted. Remedies are values, without commands and flags: only the program
+//! `allograft` has those.
 
 use format::Role;
 

@@ -1,5 +1,5 @@
 //! The section headers of a grafted file: the program's, and new ones behind them. Tools that go by sections keep the
-//! new parts.
+//! new parts; elfutils' strip would overwrite parts that no section covers.
 
 use crate::appended::Appended;
 use crate::image::{

@@ -1,4 +1,6 @@
-//! Threads and processes that a program makes with the system call clone, not with musl's `pthread_create`.
+//! Threads and processes that a program makes with the system call clone, not with musl's `pthread_create`. A thread
+//! whose thread-local storage the program lays out itself lacks the donor's part, and would crash in its first malloc:
+//! such programs are refused.
 //!
 //! Checked are the flags at the system call, at calls of musl's `__clone` (src/thread/ARCH/clone.s) and of functions
 //! around it, such as `clone` and `syscall` (src/linux/clone.c, src/misc/syscall.c): their origin is followed backwards

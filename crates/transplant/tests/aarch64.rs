@@ -1,4 +1,4 @@
-//! Programs for aarch64, linked with stock musl by lld, and what a graft makes of them. They are run in tests/casebook.
+//! Programs for aarch64, linked with stock musl by lld, and their grafts. They are run in tests/casebook.
 
 use std::collections::BTreeSet;
 use std::fs;

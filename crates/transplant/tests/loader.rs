@@ -1,4 +1,4 @@
-//! musl's libc.so, Debian's for each architecture, and what a graft makes of it. It is run in tests/casebook.
+//! musl's libc.so, from Debian for each architecture, and its grafts. It is run in tests/casebook.
 
 use std::collections::BTreeSet;
 use std::fs;

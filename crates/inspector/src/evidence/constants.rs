@@ -1,4 +1,5 @@
-//! Finds the marks of the known allocators in a file, and the version texts of some allocators.
+//! Finds the marks of the known allocators in a file, and the version texts of some allocators. A mark shows that an
+//! allocator is in the file, not that it serves `malloc`: a program may have a `malloc` of its own beside it.
 
 use std::sync::OnceLock;
 

@@ -1,4 +1,5 @@
-//! The symbols that differ between a graft and stock, with the reasons.
+//! The symbols that differ between a graft and stock, with the reasons. Every difference has to have one: an
+//! unexplained difference fails the check.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,6 @@
 //! Compares the donor in a grafted executable with the linked donor that it was made from. It shares no code with the
-//! editor: the donor's own symbols, sections and relocations give the layout.
+//! editor: the donor's own symbols, sections and relocations give the layout. Every byte is compared, and before the
+//! self-test: no code runs that is not the donor's.
 
 use std::ops::Range;
 
@@ -198,8 +199,8 @@ fn compare(
     if table != headers.data {
         complaints.push("the program headers in memory are not those of the file".to_owned());
     }
-    let told = if loader::is_loader(elf) { loader::told } else { parameters };
-    complaints.extend(told(elf, &linked, base, &found, (&data_bytes, headers.address), stock)?);
+    let check = if loader::is_loader(elf) { loader::loader_parameters } else { parameters };
+    complaints.extend(check(elf, &linked, base, &found, (&data_bytes, headers.address), stock)?);
     Ok(complaints)
 }
 

@@ -1,4 +1,4 @@
-//! Editing archives: what is not touched keeps its bytes, and the index stays true.
+//! Edits of archives: untouched members keep their bytes, and the index stays true.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

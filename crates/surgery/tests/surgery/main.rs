@@ -1,4 +1,4 @@
-//! Surgery on real archives, on made-up ones, and on broken ones.
+//! Surgery on real archives, generated ones, and broken ones.
 
 mod archives;
 mod donors;

@@ -1,4 +1,4 @@
-//! Two objects made one.
+//! Two objects are merged into one.
 
 use object::{Architecture, Endianness};
 use relocatable::{Binding, ObjectError, Visibility, merge, symbols};

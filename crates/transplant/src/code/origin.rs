@@ -1,5 +1,6 @@
 //! Where the value of an argument comes from: followed backwards through a function, from the instruction that uses it
-//! to constants, to the function's own arguments, or to something unknown.
+//! to constants, to the function's own arguments, or to something unknown. Reading the bytes before a call is not
+//! enough: a compiler may put any code between.
 
 use std::collections::{BTreeMap, HashSet};
 

@@ -1,5 +1,6 @@
 //! A dynamic program that loads a donor's shared object: the object's name comes first among the libraries that it
-//! needs, so that every look-up of a symbol finds the donor's before libc's. No byte of the program moves.
+//! needs, so that every look-up of a symbol finds the donor's before libc's. It is for programs that have to stay
+//! small, or that share one donor; a merge has no second file that can be lost. No byte of the program moves.
 //!
 //! ```text
 //!  file                                                          memory

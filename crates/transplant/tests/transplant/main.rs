@@ -1,4 +1,4 @@
-//! Programs linked with stock musl, and what a graft makes of them and of what is left of them.
+//! Programs linked with stock musl, also stripped, and their grafts.
 
 mod compiled;
 mod forks;

@@ -3,11 +3,11 @@
 //!
 //! | module | what lives there |
 //! | --- | --- |
-//! | `told` | the fields that describe libc.so to the donor |
+//! | `parameters` | the fields that describe libc.so to the donor |
 //! | `file` | the whole file, compared with stock's |
 
 mod file;
-mod told;
+mod parameters;
 
 use super::edits::{Allowed, Edit, Naming, candidates_at};
 use crate::elf::{Elf, PF_X, PT_INTERP, Segment};
@@ -15,7 +15,7 @@ use crate::entry_points::{EntryPoints, loads};
 use crate::verify::check::Check;
 
 pub(super) use file::check as file;
-pub(super) use told::{filled_in, told};
+pub(super) use parameters::{filled_in, loader_parameters};
 
 /// The flag of a segment that may be written.
 const PF_W: u32 = 2;

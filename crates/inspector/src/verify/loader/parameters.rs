@@ -32,7 +32,7 @@ fn records(linked: &Linked<'_, '_>) -> Vec<u64> {
 }
 
 /// Returns the wrong ones of the donor's parameters. `found` is its memory in the graft.
-pub(in crate::verify) fn told(
+pub(in crate::verify) fn loader_parameters(
     elf: &Elf<'_>,
     linked: &Linked<'_, '_>,
     base: u64,
