@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::remedy;
 
-/// What to do about a fault of allograft's own.
+/// Help for a bug in allograft.
 pub(crate) const REPORT: &str = "this is a bug in allograft: please report it, with the command line";
 
 /// The reason why a command failed.
@@ -18,7 +18,7 @@ pub(crate) struct Failure {
     pub(crate) message: String,
     /// Lines of another program's output, shown below the message.
     pub(crate) said: Vec<String>,
-    /// What to do about it.
+    /// The remedy.
     pub(crate) help: String,
     pub(crate) exit_code: u8,
 }
@@ -122,8 +122,8 @@ impl Failure {
     }
 }
 
-/// Reports the result with `tell`. If that fails, takes everything back, since an exit code other than 0 promises that
-/// every file is as it was.
+/// Reports the result with `tell`. If that fails, rolls everything back, since an exit code other than 0 promises that
+/// every file is unchanged.
 pub(crate) fn told<T>(pending: Pending<T>, tell: impl FnOnce(&T) -> Result<(), Failure>) -> Result<T, Failure> {
     let Err(mut failure) = tell(&pending) else { return Ok(pending.commit()) };
     Err(match pending.roll_back() {

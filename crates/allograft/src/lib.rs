@@ -14,7 +14,7 @@
 //! | `tuning` | a donor's file with its options written into it |
 //! | `number` | numbers on the command line |
 //! | `shell` | words for a POSIX shell |
-//! | `similar` | which known name a mistyped one may stand for |
+//! | `similar` | the known name that a mistyped one may mean |
 //! | `output` | text, JSON, warnings and errors on their way to the terminal |
 //! | `json` | the JSON documents |
 //! | `sbom` | the bill of materials of inspected files |
@@ -22,7 +22,7 @@
 //! | `failure` | the reason why a command failed: message, help, exit code |
 //! | `remedy` | the help text of an error of the core crates, with this program's commands and flags |
 //! | `program` | what a program that was linked with a graft has to contain |
-//! | `stand_in` | what a process does that stands in for a compiler or a linker |
+//! | `stand_in` | processes that act as a compiler or a linker |
 //! | `signals` | deletes temporary files when a signal ends the program |
 
 // Everything is printed through `Output`, which escapes text from files.
@@ -74,7 +74,7 @@ pub fn main() -> ExitCode {
     swept(code, &output)
 }
 
-/// Reports every temporary file that could not be deleted. Returns the exit code: the given one, if there is none.
+/// Reports every temporary file that could not be deleted. Returns the exit code: the given one if all were deleted.
 fn swept(code: ExitCode, output: &output::Output) -> ExitCode {
     let left = hosts::left_behind();
     for (path, error) in &left {

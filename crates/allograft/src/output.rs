@@ -178,7 +178,7 @@ impl Output {
         }
     }
 
-    /// Prints that this run waits for another one, or cannot exclude it.
+    /// Prints that this run waits for another allograft, or cannot exclude one.
     pub(crate) fn locking(&self, locking: Locking<'_>) {
         match locking {
             Locking::Waiting(folder) => {

@@ -1,4 +1,4 @@
-//! Which known name a mistyped one may stand for.
+//! The known name that a mistyped one may mean.
 
 use strsim::osa_distance;
 

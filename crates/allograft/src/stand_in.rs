@@ -1,4 +1,4 @@
-//! What a process does that stands in for another program, such as a compiler or a linker.
+//! A process that acts as a different program, such as a compiler or a linker.
 
 use std::ffi::OsStr;
 use std::io;

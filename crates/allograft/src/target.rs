@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use crate::failure::Failure;
 use crate::rust::Rustc;
 
-/// Returns the path of a target as it was typed: a path, perhaps in the root folder of an image; the `libc.a` of a Rust
-/// target (`rust:TRIPLE`, `rust:TRIPLE@TOOLCHAIN`); an installed Swift SDK (`swift:ID`).
+/// Returns the path of a typed target: a path, perhaps in the root folder of an image; the `libc.a` of a Rust target
+/// (`rust:TRIPLE`, `rust:TRIPLE@TOOLCHAIN`); an installed Swift SDK (`swift:ID`).
 ///
 /// # Errors
 /// When rustc cannot be run, the target or the SDK is not installed, or the path leads out of the root.

@@ -24,7 +24,7 @@ fn check_built(donor: &Donor, arch: Arch) -> Result<(), Failure> {
 /// Returns the relocatable object and its note.
 ///
 /// # Errors
-/// When there is none for `arch`, or the donor does not have these options.
+/// The donor has no object for `arch`, or does not have these options.
 pub(crate) fn object(donor: &Donor, arch: Arch, settings: &[(String, i64)]) -> Result<(Vec<u8>, Note), Failure> {
     check_built(donor, arch)?;
     let object = donor.object(arch).ok_or_else(|| {

@@ -111,7 +111,7 @@ impl Relink {
         Command::new(&self.linker).args(words).env_remove(VARIABLE).stdin(Stdio::null()).output()
     }
 
-    /// Returns the arm's program that cargo calls `name`. The error is the reason why there is none.
+    /// Returns the arm's program that cargo calls `name`. The error is the reason why it is missing.
     pub(super) fn program(arm: &Path, name: &OsStr) -> Result<PathBuf, String> {
         let crate_name = name.to_string_lossy().replace('-', "_");
         // rustc appends a dash and a number.

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use super::arguments::{self, CargoCommand, Order};
 use super::configuration::Configuration;
-use super::wrapper::{self, Session, Told};
+use super::wrapper::{self, ReportLine, Session};
 use super::{bench, check_program, copy};
 use crate::arguments::tell_and_end;
 use crate::failure::Failure;
@@ -103,7 +103,7 @@ fn take_target(order: &mut Order) -> Option<OsString> {
 /// Checks that cargo has a command of this name: its own, an alias, or a program `cargo-NAME`.
 ///
 /// # Errors
-/// Exit code 2 if there is none, with a name that may be meant.
+/// Exit code 2 if cargo has no such command; the message suggests a similar name.
 fn check_command(name: &OsString) -> Result<(), Failure> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     let output = command.arg("--list").stdin(Stdio::null()).output().map_err(no_cargo)?;
@@ -166,8 +166,8 @@ pub(super) fn conclude(code: ExitCode, order: &Order, report: &Path, output: &Ou
     }
     for line in text.lines().filter_map(|line| serde_json::from_str(line).ok()) {
         match line {
-            Told::Failed(failure) => return Err(failure),
-            Told::Without { program, target } => {
+            ReportLine::Failed(failure) => return Err(failure),
+            ReportLine::Without { program, target } => {
                 let name = order.name.to_string_lossy();
                 return Err(Failure::unexpected(format!(
                     "`{}` was linked without a donor: `cargo {name}` chose the target `{target}` itself",
@@ -181,7 +181,7 @@ pub(super) fn conclude(code: ExitCode, order: &Order, report: &Path, output: &Ou
                         .to_owned(),
                 }));
             }
-            Told::Carries { program, what } => {
+            ReportLine::Carries { program, what } => {
                 if !matches!(order.command, CargoCommand::Build | CargoCommand::Run) {
                     output.note(format_args!("`{}` carries {what}", program.display()));
                 }

@@ -47,12 +47,12 @@ pub(super) fn written(settings: &impl Serialize) -> Result<String, Failure> {
 /// A line of the report.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Told {
+pub(super) enum ReportLine {
     /// A program that was linked and passed the check.
     Carries { program: PathBuf, what: String },
     /// A program for a target that the session has no graft for.
     Without { program: PathBuf, target: String },
-    /// One that failed the check, or was not linked because of an error of allograft's.
+    /// A program that failed the check, or that allograft failed to link.
     Failed(Failure),
 }
 
@@ -62,9 +62,9 @@ pub(super) fn folder_variable(target: &str) -> String {
     format!("CARGO_ALLOGRAFT_LIBC_{}", target.replace(['-', '.'], "_").to_uppercase())
 }
 
-/// Returns what cargo calls this program: its bare name if the command path leads to it, and else its path. Cargo makes
-/// what it is called a part of the names of symbols (cargo's `compute_metadata`), and a program's bytes should not tell
-/// where allograft lies.
+/// Returns the name by which cargo calls this program: its bare name if it is found on the command path, else its path.
+/// Cargo makes the wrapper's name a part of the names of symbols (cargo's `compute_metadata`), and a program's bytes
+/// should not depend on the folder of allograft.
 fn called_by_cargo(itself: &Path) -> PathBuf {
     let Some(name) = itself.file_name() else { return itself.to_owned() };
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -128,7 +128,7 @@ impl Session {
         let Some(folder) = linked else {
             // Without a target it is a build script, or another program for this machine's own use.
             if let (true, Some(target), Some(program)) = (unit.links, &unit.target, &unit.program) {
-                self.tell(&Told::Without { program: program.clone(), target: target.clone() });
+                self.report(&ReportLine::Without { program: program.clone(), target: target.clone() });
             }
             return replaced_by(compiler.args(&arguments[1..]));
         };
@@ -137,7 +137,7 @@ impl Session {
         match self.link(&unit, target, &mut compiler) {
             Ok(code) => code,
             Err(failure) => {
-                self.tell(&Told::Failed(failure));
+                self.report(&ReportLine::Failed(failure));
                 ExitCode::FAILURE
             }
         }
@@ -172,7 +172,7 @@ impl Session {
         if let Ok(mut file) = File::options().append(true).open(&dep_info) {
             file.write_all(line.as_bytes()).map_err(|error| cannot("write cargo's list of dependencies", error))?;
         }
-        self.tell(&Told::Carries { program: program.clone(), what });
+        self.report(&ReportLine::Carries { program: program.clone(), what });
         Ok(ExitCode::SUCCESS)
     }
 
@@ -187,12 +187,12 @@ impl Session {
         replaced_by(rustdoc.args(arguments))
     }
 
-    fn tell(&self, told: &Told) {
+    fn report(&self, line: &ReportLine) {
         // Without the line, cargo's own failure remains, with its message only.
-        let Ok(mut line) = serde_json::to_string(told) else { return };
-        line.push('\n');
+        let Ok(mut text) = serde_json::to_string(line) else { return };
+        text.push('\n');
         let file = File::options().create(true).append(true).open(&self.report);
-        let _ = file.and_then(|mut file| file.write_all(line.as_bytes()));
+        let _ = file.and_then(|mut file| file.write_all(text.as_bytes()));
     }
 }
 

@@ -1,8 +1,8 @@
-//! `allograft cc`: a C compiler whose static programs carry a donor, while its toolchain stays as it is.
+//! `allograft cc`: a C compiler whose static programs carry a donor, while its toolchain stays unchanged.
 //!
 //! The compiler does the work. This program only asks it how it would link (`-###`), grafts a private copy of the
-//! `libc.a` that it would take, and puts the copy's folder in front of the command line. What links no program is
-//! handed to the compiler as it is.
+//! `libc.a` that it would take, and puts the copy's folder in front of the command line. A command line that links no
+//! program is passed to the compiler unchanged.
 
 pub(super) mod copy;
 mod link;
@@ -29,14 +29,14 @@ pub(super) use link::Link;
 
 /// The compiler if none is named: the wrapper around gcc that musl brings.
 const COMPILER: &str = "musl-gcc";
-/// The environment variable that names another one.
+/// The environment variable that names a different compiler.
 const VARIABLE: &str = "ALLOGRAFT_CC";
 
 /// Run a C compiler whose static programs get a donor
 ///
 /// Runs the compiler with ARGS. A program is linked statically, with a grafted copy of the libc.a that the compiler
-/// would link. The copy is made once and kept in a cache folder; the toolchain is not changed. What links no program
-/// (-c, -E, -shared, --version ...) is handed to the compiler as it is.
+/// would link. The copy is made once and kept in a cache folder; the toolchain is not changed. A command line that
+/// links no program (-c, -E, -shared, --version ...) is passed to the compiler unchanged.
 ///
 /// The options below come first: the first other word begins ARGS, which are all the compiler's.
 #[derive(Debug, Args)]
@@ -224,7 +224,7 @@ impl Compiler {
     }
 }
 
-/// What a compiler would do.
+/// The action that a compiler would take.
 pub(super) enum Planned {
     /// Link a program with a C library.
     Program(Link),
@@ -234,7 +234,7 @@ pub(super) enum Planned {
     Fault,
 }
 
-/// What to do without a compiler for musl.
+/// Help for machines without a compiler for musl.
 const HELP: &str =
     "name a compiler for musl, such as `allograft cc --cc x86_64-linux-musl-gcc`, or set ALLOGRAFT_CC to it";
 

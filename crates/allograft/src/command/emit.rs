@@ -120,7 +120,7 @@ impl Form {
 }
 
 /// The contents of the file.
-struct Made {
+struct EmittedBytes {
     bytes: Vec<u8>,
     malloc: Option<Note>,
     strings: Option<Note>,
@@ -178,7 +178,7 @@ impl Order {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn make(&self) -> Result<Made, Failure> {
+    fn make(&self) -> Result<EmittedBytes, Failure> {
         match (self.form, self.target.libc) {
             (_, Libc::WindowsGnu) => return self.windows(),
             (_, Libc::WindowsMsvc) => {
@@ -236,11 +236,16 @@ impl Order {
             Form::Archive => archive(&object)?,
             Form::Object | Form::Shared => object,
         };
-        Ok(Made { bytes, malloc: malloc.map(|(_, note)| note), strings: strings.map(|(_, note)| note), left_out })
+        Ok(EmittedBytes {
+            bytes,
+            malloc: malloc.map(|(_, note)| note),
+            strings: strings.map(|(_, note)| note),
+            left_out,
+        })
     }
 
     /// Returns the donor as an object for Windows.
-    fn windows(&self) -> Result<Made, Failure> {
+    fn windows(&self) -> Result<EmittedBytes, Failure> {
         let Triple { arch, text, .. } = &self.target;
         if self.form != Form::Object {
             return Err(Failure::refused(format!("`{text}`: for Windows there are objects only"))
@@ -256,11 +261,11 @@ impl Order {
                 .with_help("name a donor")
         })?;
         let (bytes, note) = tuning::windows(one.donor, *arch, &one.settings)?;
-        Ok(Made { bytes, malloc: Some(note), strings: None, left_out: None })
+        Ok(EmittedBytes { bytes, malloc: Some(note), strings: None, left_out: None })
     }
 
     /// Returns the donor as a shared object, which was linked when allograft was built.
-    fn library(&self) -> Result<Made, Failure> {
+    fn library(&self) -> Result<EmittedBytes, Failure> {
         let Triple { arch, libc, text } = &self.target;
         if self.choice.strings() == Some(true) {
             return Err(Failure::refused("the string functions are for static programs: a shared object holds none")
@@ -277,10 +282,10 @@ impl Order {
                 .with_help("there is one for glibc on x86_64, aarch64 and riscv64"));
         }
         let (bytes, note) = tuning::library(one.donor, *arch, &one.settings)?;
-        Ok(Made { bytes, malloc: Some(note), strings: None, left_out: None })
+        Ok(EmittedBytes { bytes, malloc: Some(note), strings: None, left_out: None })
     }
 
-    fn document<'e>(&'e self, made: &'e Made, out: &Path, snippets: &'e [Snippet]) -> json::Emitted<'e> {
+    fn document<'e>(&'e self, made: &'e EmittedBytes, out: &Path, snippets: &'e [Snippet]) -> json::Emitted<'e> {
         json::Emitted {
             path: out.display().to_string(),
             form: self.form,
@@ -294,7 +299,7 @@ impl Order {
         }
     }
 
-    fn summary(&self, made: &Made, out: &Path, snippets: &[Snippet], output: &Output) -> Page {
+    fn summary(&self, made: &EmittedBytes, out: &Path, snippets: &[Snippet], output: &Output) -> Page {
         let brings = named(made.malloc.as_ref(), made.strings.is_some());
         let path = shell_quoted(&out.display().to_string());
         let word = output.paint(Style::Good, "emitted");
@@ -319,7 +324,7 @@ fn print(text: &mut Page, snippets: &[Snippet], output: &Output) {
 }
 
 /// Reads the file again: it must carry the notes of the donors that went in, and no others.
-fn verified(made: &Made) -> Result<Verified, Failure> {
+fn verified(made: &EmittedBytes) -> Result<Verified, Failure> {
     let text = |note: &Option<Note>| note.as_ref().and_then(|note| note_text(note).ok());
     let (malloc, strings) = (text(&made.malloc), text(&made.strings));
     Verified::donors(made.bytes.clone(), [malloc.as_deref(), strings.as_deref()]).map_err(|unsound| {

@@ -71,7 +71,7 @@ struct Session {
 
 /// A line of the report.
 #[derive(Debug, Serialize, Deserialize)]
-struct Told {
+struct ReportLine {
     program: PathBuf,
     /// Its allocator and string functions, if it is a program with a donor; else why it was linked as ever.
     carries: Result<String, String>,
@@ -173,7 +173,7 @@ fn ended(command: &mut Command) -> io::Result<ExitStatus> {
 
 /// Says what was linked. What is gone again was a test of a configure script.
 fn summarise(report: &str, output: &Output) {
-    let told = report.lines().filter_map(|line| serde_json::from_str::<Told>(line).ok());
+    let told = report.lines().filter_map(|line| serde_json::from_str::<ReportLine>(line).ok());
     // The last link of a program counts.
     let programs: BTreeMap<PathBuf, _> = told.map(|told| (told.program, told.carries)).collect();
     let mut by_result: BTreeMap<Result<String, String>, Vec<PathBuf>> = BTreeMap::new();

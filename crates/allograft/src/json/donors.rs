@@ -17,7 +17,7 @@ pub(crate) struct Donors<'d> {
 struct Donor<'d> {
     /// Its name, as `--donor` takes it.
     name: &'static str,
-    /// What it replaces.
+    /// The functions that it replaces.
     kind: DonorKind,
     /// Its upstream version; allograft's own where the sources are ours.
     version: &'static str,
@@ -62,7 +62,7 @@ struct Settable<'d> {
 struct Profile {
     /// Its name.
     name: &'static str,
-    /// What it is for, in one line.
+    /// Its purpose, in one line.
     about: &'static str,
     /// The values that it sets, by option.
     options: BTreeMap<&'static str, i64>,

@@ -8,10 +8,10 @@ use serde::Serialize;
 pub(crate) struct Emitted<'e> {
     /// Its absolute path.
     pub(crate) path: String,
-    /// What kind of file it is.
+    /// The kind of file.
     #[serde(rename = "as")]
     pub(crate) form: Form,
-    /// The target, as it was given.
+    /// The target, in the user's spelling.
     pub(crate) target: &'e str,
     /// The target's architecture.
     pub(crate) arch: Arch,
@@ -47,7 +47,7 @@ pub(crate) struct Snippet {
     /// The build system, or the place that the text is for.
     #[serde(rename = "for")]
     pub(crate) name: &'static str,
-    /// What to write there.
+    /// The text to write there.
     pub(crate) text: String,
 }
 

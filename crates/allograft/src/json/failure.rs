@@ -16,7 +16,7 @@ pub(crate) struct Failed<'f> {
 struct Error<'f> {
     /// What failed, as on standard error. Further lines are what another program said.
     message: String,
-    /// What to do about it.
+    /// The remedy.
     help: &'f str,
     /// The exit code of the program.
     exit_code: u8,

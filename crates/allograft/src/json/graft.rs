@@ -7,16 +7,16 @@ use surgery::plan::RemovedMember;
 
 use super::text_of;
 
-/// What `graft` did or, with `--dry-run`, would do.
+/// The result of `graft` or, with `--dry-run`, the plan.
 #[derive(Debug, Serialize)]
 pub(crate) struct Grafts<'g> {
     /// The hosts, sorted by path.
     hosts: Vec<Host<'g>>,
     /// Every `libc.a` in the folder, and every program in the image, that was left alone, sorted by path.
     skipped: Vec<Skipped<'g>>,
-    /// The packed bundle that the hosts lie in.
+    /// The packed bundle that holds the hosts.
     bundle: Option<Bundle<'g>>,
-    /// The container image that the hosts lie in: the new one.
+    /// The new container image, if the hosts are in one.
     image: Option<String>,
     /// The names of the Swift SDKs whose bundle the target is, packed or not.
     swift_sdks: &'g [String],
@@ -41,11 +41,11 @@ struct Archive<'g> {
     path: String,
     /// With `--out`: the host that was read.
     source: Option<String>,
-    /// What was done.
+    /// The action taken.
     action: Action,
-    /// What the graft is to the host, done or not.
+    /// The change of the host, done or planned.
     plan: Change,
-    /// What the host is for.
+    /// The host's architecture.
     arch: Arch,
     /// The allocator that comes in. Null with `--donor none`.
     donor: Option<Donor<'g>>,
@@ -55,7 +55,7 @@ struct Archive<'g> {
     removed: Vec<Member>,
     /// The symbols that the allocator defines.
     provides: &'g [String],
-    /// What becomes of the string functions.
+    /// The string functions.
     strings: Strings<'g>,
     /// Whether libc's fork tells the allocator, as musl's does from 1.2.2 on.
     fork_hook: bool,
@@ -73,11 +73,11 @@ struct Executable<'g> {
     source: Option<String>,
     /// Always `executable`.
     kind: &'static str,
-    /// What was done.
+    /// The action taken.
     action: Action,
-    /// What the graft is to the host, done or not: never `replace`.
+    /// The change of the host, done or planned: never `replace`.
     plan: Change,
-    /// What the host is for.
+    /// The host's architecture.
     arch: Arch,
     /// How it is linked.
     link: Link,
@@ -85,12 +85,12 @@ struct Executable<'g> {
     donor: Donor<'g>,
     /// Whether it has a symbol table, which agreed with what was found.
     symbols: bool,
-    /// The functions that lead to the donor's from now on.
+    /// The functions that are redirected to the donor's.
     entries: Vec<Entry>,
     /// With `--needed`: the shared object that a dynamic program loads, as its loader gets it. Null where the donor is
     /// in the file.
     needed: Option<String>,
-    /// What becomes of the string functions.
+    /// The string functions.
     strings: Exchange<'g>,
     /// Whether its fork tells the allocator; a program without has no fork.
     fork_hook: bool,
@@ -99,14 +99,14 @@ struct Executable<'g> {
     /// Whether its `exit` tells the donor, which writes the statistics there; if not, they are written when main
     /// returns.
     process_end: bool,
-    /// What was tried before the graft was placed, in a line each.
+    /// The trials before the graft was placed, one line each.
     tried: &'g [String],
     /// The files.
     #[serde(flatten)]
     files: Files<'g>,
 }
 
-/// What a graft is to its host.
+/// The change of a host by a graft.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Change {
@@ -185,7 +185,7 @@ struct Member {
 /// The string functions of an archive.
 #[derive(Debug, Serialize)]
 struct Strings<'g> {
-    /// What was done.
+    /// The action taken.
     action: StringsAction,
     /// The string functions that come in.
     donor: Option<Donor<'g>>,
@@ -193,11 +193,11 @@ struct Strings<'g> {
     removed: Vec<Member>,
     /// The symbols that the donor defines.
     provides: &'g [String],
-    /// Why they are not exchanged though that was wanted.
+    /// The reason why they are not exchanged although that was requested.
     reason: Option<String>,
 }
 
-/// What becomes of string functions.
+/// The fate of string functions.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum StringsAction {
@@ -205,14 +205,14 @@ enum StringsAction {
     Grafted,
     /// String functions were not requested.
     Off,
-    /// They cannot be exchanged; the allocator is all the same. Of archives only.
+    /// They cannot be exchanged; the allocator still is. In archives only.
     Refused,
 }
 
 /// The string functions of an executable.
 #[derive(Debug, Serialize)]
 struct Exchange<'g> {
-    /// What was done.
+    /// The action taken.
     action: StringsAction,
     /// The string functions that come in.
     donor: Option<Donor<'g>>,
@@ -263,7 +263,7 @@ struct Bundle<'g> {
     source: Option<String>,
     /// How it is packed: `tar.gz` or `zip`.
     format: &'static str,
-    /// What was done.
+    /// The action taken.
     action: Action,
     /// SHA-256 of the file in hexadecimal, as `swift sdk install --checksum` takes it. Null when it was not written.
     sha256: Option<&'g str>,

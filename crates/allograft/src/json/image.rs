@@ -8,7 +8,7 @@ use serde::Serialize;
 pub(crate) struct Image {
     /// The path of the layout, archive or package that it is in.
     pub(crate) path: String,
-    /// What that is.
+    /// The kind of that file or folder.
     pub(crate) form: ImageForm,
     /// Its names there, such as `docker.io/library/alpine:3.20`.
     pub(crate) names: Vec<String>,
@@ -30,7 +30,7 @@ pub(crate) struct Image {
     pub(crate) error: Option<String>,
 }
 
-/// What a file or folder with images is.
+/// The kinds of files and folders with images.
 #[derive(Debug, Clone, Copy, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ImageForm {
@@ -64,7 +64,7 @@ pub(crate) struct ImagePreload {
     pub(crate) file: String,
     /// Where it is named: the variable `LD_PRELOAD`, or the file `/etc/ld.so.preload`.
     pub(crate) source: &'static str,
-    /// The file that it is, as a path in the image; null if there is none.
+    /// The file that it resolves to, as a path in the image; null if there is no such file.
     pub(crate) found: Option<String>,
     /// That file's architecture.
     pub(crate) arch: Option<String>,
@@ -72,7 +72,7 @@ pub(crate) struct ImagePreload {
     pub(crate) libc: Option<Libc>,
     /// The allocator in that file; `none` if it has no `malloc`.
     pub(crate) malloc: Option<String>,
-    /// What becomes of it, in numbers of programs.
+    /// The number of programs by effect.
     pub(crate) programs: Affected,
     /// Why it has no effect on some programs or all of them, as a clause. Null if it is
     /// loaded by all that look at it.
@@ -92,7 +92,7 @@ pub(crate) struct Affected {
     pub(crate) other_architecture: usize,
     /// It is for another libc.
     pub(crate) other_libc: usize,
-    /// It is no library.
+    /// It is not a library.
     pub(crate) no_library: usize,
     /// They run with other rights than their caller, and their loader leaves it out.
     pub(crate) privileged: usize,

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::{Image, Process, text_of};
 use crate::failure::Failure;
 
-/// What `inspect` found.
+/// The findings of `inspect`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Inspected<'i> {
     /// The files in the order of the arguments; those in a folder sorted by path.
@@ -35,7 +35,7 @@ pub(crate) struct File<'i> {
     /// For files in an image that names its platform: the platform.
     #[serde(skip_serializing_if = "Option::is_none")]
     platform: Option<&'i str>,
-    /// What was found in it.
+    /// The report on the file.
     #[serde(flatten)]
     report: Option<&'i Report>,
     /// With `--expect`: whether the file's malloc is the expected one. In images, of executables with a malloc only.

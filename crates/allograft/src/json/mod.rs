@@ -62,7 +62,7 @@ pub(crate) fn document(fields: impl Serialize) -> Result<String, serde_json::Err
     serde_json::to_string_pretty(&Document { schema_version: SCHEMA_VERSION, fields }).map(|text| text + "\n")
 }
 
-/// A path as text; bytes that are no UTF-8 are shown as U+FFFD.
+/// A path as text; bytes that are not UTF-8 are shown as U+FFFD.
 fn text_of(path: &Path) -> String {
     path.display().to_string()
 }

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::text_of;
 
-/// What `undo` did.
+/// The result of `undo`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Undone<'u> {
     /// The hosts, sorted by path.
@@ -17,9 +17,9 @@ pub(crate) struct Undone<'u> {
 struct Host<'u> {
     /// Its path.
     path: String,
-    /// What was done.
+    /// The action taken.
     action: UndoneAction,
-    /// SHA-256 of the host as it is now, in hexadecimal.
+    /// SHA-256 of the host now, in hexadecimal.
     sha256: &'u str,
     /// Warnings: clauses whose subject is the host.
     notes: &'u [String],

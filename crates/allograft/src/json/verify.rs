@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::text_of;
 
-/// What `verify` found.
+/// The findings of `verify`.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Verified<'v> {
     /// Whether every check passed. What was not run does not count.
@@ -16,11 +16,11 @@ pub(crate) struct Verified<'v> {
     complete: bool,
     /// The grafts, sorted by path.
     hosts: Vec<Host>,
-    /// What was checked, in that order.
+    /// The checks, in the order in which they ran.
     checks: Vec<Of<&'v Check>>,
     /// The symbols that differ from stock, in archives. Empty without a stock file.
     differences: Vec<Of<&'v Difference>>,
-    /// What could not be checked here.
+    /// The checks that could not be run here.
     not_run: Vec<Of<&'v NotRun>>,
 }
 
@@ -40,7 +40,7 @@ struct Host {
 struct Of<T> {
     /// The graft's path.
     path: String,
-    /// What it is.
+    /// The finding.
     #[serde(flatten)]
     found: T,
 }

@@ -34,7 +34,7 @@ pub(crate) struct File<'f> {
     pub(crate) image: Option<&'f str>,
     /// SHA-256 of its bytes in hexadecimal, unless it could not be read.
     pub(crate) sha256: Option<&'f str>,
-    /// What was found in it, or why nothing was.
+    /// The report, or the reason why it has none.
     pub(crate) result: Result<&'f Report, String>,
 }
 

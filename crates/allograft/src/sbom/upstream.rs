@@ -1,15 +1,15 @@
-//! Where an allocator comes from: the catalogue of donors and, for those that are no donors, a table.
+//! The home of an allocator: from the catalogue of donors or, for allocators that are not donors, from a table.
 
 /// An allocator's home.
 #[derive(Debug)]
 pub(super) struct Upstream {
     /// Its page, or its repository.
     pub(super) homepage: &'static str,
-    /// The SPDX expression of its licence, of donors only: others may have had another one in older releases.
+    /// The SPDX expression of its licence, for donors only: older releases of others may have had a different licence.
     pub(super) license: Option<&'static str>,
 }
 
-/// The homes of allocators that are no donors. Two projects are called tcmalloc, so it has none.
+/// The homes of allocators that are not donors. Two projects are called tcmalloc, so it is not listed.
 const HOMES: [(&str, &str); 5] = [
     (inspector::name::MALLOCNG, "https://musl.libc.org/"),
     (inspector::name::OLDMALLOC, "https://musl.libc.org/"),

@@ -52,7 +52,7 @@ fn allocator() -> Vec<&'static str> {
 }
 
 /// Makes `sdk/libc.a` with the small allocator of `foreign.c` for x86_64, compiled with these definitions, and without
-/// these members of musl's.
+/// these members of musl.
 fn imitation(lab: &Lab, definitions: &str, deleted: &[&str]) {
     lab.libc("sdk/libc.a");
     let source = lab.put("foreign.c", format!("{}{definitions}", include_str!("foreign.c")).as_bytes());

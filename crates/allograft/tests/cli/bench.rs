@@ -393,7 +393,7 @@ fn a_graft_in_place_is_compared_with_its_stock() {
 #[test]
 fn a_server_is_measured_by_its_load() {
     let bench = Bench::new();
-    // A script stands in for the server. The load prints fixed figures.
+    // A script takes the place of the server. The load prints fixed figures.
     let build = bench.build("{libdir}").replace("{object}", "") + " && test -n '{out}'";
     let server = "sh -c '{out} && exec python3 -m http.server --bind 127.0.0.1 {port}'";
     let load = "echo '{ \"requests_per_second\": 100.0, \"p99_ms\": 2.5 }'";

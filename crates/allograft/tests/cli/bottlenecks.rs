@@ -15,7 +15,7 @@ fn share(document: &Value, name: &str) -> f64 {
     document["verdict"]["share"][name].as_f64().unwrap()
 }
 
-/// What other work on the machine may do to a share of the time.
+/// The change of a share of the time that other work on the machine may cause.
 const MARGIN: f64 = 0.15;
 
 /// Asserts what a program waits for: by its share of the time and the allocator's, with a margin, since other programs

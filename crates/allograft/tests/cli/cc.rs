@@ -145,7 +145,7 @@ fn what_links_no_program_is_the_compiler_s() {
         assert!(place.lab.path(made).is_file(), "{made}");
     }
     assert!(!place.lab.path("the cache").exists(), "nothing was grafted");
-    // What cannot be compiled or linked has the compiler's message.
+    // A program that cannot be compiled or linked fails with the compiler's message.
     for arguments in [["no-such-file.c", "-O1"], ["-no-such-flag", "program.c"], ["program.c", "-lno-such-library"]] {
         place.says_what_the_compiler_says(&arguments);
     }
@@ -393,7 +393,7 @@ const OWN: &str = "static char arena[1 << 24];\nstatic size_t used;\n\
     void *realloc(void *p, size_t n) { char *q = malloc(n); for (size_t i = 0; p && i < n; i++) q[i] = ((char *)p)[i];\n\
     return q; }\n";
 
-/// A copy that was changed or cut, or replaced by another library, was once linked as it was.
+/// A copy that was changed or cut, or replaced by a different library, was once linked without a check.
 #[test]
 fn a_copy_that_was_changed_is_made_again() {
     let place = Place::new();
@@ -407,7 +407,7 @@ fn a_copy_that_was_changed_is_made_again() {
         place.cc(&["-o", "one", "program.c"]).exits(0);
         assert!(fs::read(&copy).unwrap() == whole);
     }
-    // The checksum alone is no proof either.
+    // The checksum alone is not proof either.
     for checksum in [&b""[..], b"0000"] {
         fs::write(copy.with_extension("a.sha256"), checksum).unwrap();
         place.cc(&["-o", "one", "program.c"]).exits(0);

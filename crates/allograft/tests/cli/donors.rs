@@ -40,7 +40,7 @@ fn each_architecture_has_its_default() {
         let has_32_bits = matches!(arch, Arch::I686 | Arch::Arm);
         let expected = if has_32_bits { "mimalloc" } else { "snmalloc" };
         assert_eq!(document["hosts"][0]["donor"]["name"], expected, "{arch}");
-        // A donor that the user names is never exchanged for another.
+        // A donor that the user names is never exchanged for a different one.
         let named = lab.run(["graft", "libc.a", "--donor", "snmalloc", "--dry-run"]);
         if has_32_bits {
             named.exits(3).says(&["snmalloc", arch.name()]);
@@ -105,7 +105,7 @@ fn every_donor_has_the_text_of_its_licence() {
     let out = lab.run(["donors", "--licenses"]).exits(0).out;
     for donor in document["donors"].as_array().unwrap() {
         let text = donor["license_text"].as_str().unwrap();
-        // What the licences of the SPDX expression say, each in its own words.
+        // A sentence from each licence of the SPDX expression.
         let words = [
             ("Apache-2.0", "Version 2.0, January 2004"),
             ("BSD-2-Clause", "Redistribution and use in source and binary forms"),

@@ -98,7 +98,7 @@ fn addresses_of_functions_that_only_glibc_has() {
     serves(&lab.path("program"), "snmalloc");
     let verified = lab.run(["verify", "program"]).exits(0).out;
     assert!(verified.contains("17 functions are found in the donor first"), "{verified}");
-    // Each of these stubs leads to a symbol of the donor's under a name of its own.
+    // Each of these stubs resolves to a donor symbol that has a name of its own.
     let graft = fs::read(lab.path("program")).unwrap();
     for name in ["free", "malloc_trim", "mallopt"] {
         let alias = format!("allograft.{name}\0");
@@ -194,7 +194,7 @@ fn what_else_is_refused_or_takes_a_confirmation() {
     assert_eq!(fs::metadata(lab.path("loads")).unwrap().permissions().mode() & 0o7777, 0o4755);
 }
 
-/// The donor's storage and the program's lie behind each other, whatever room their alignment leaves between.
+/// The donor's storage and the program's are adjacent, whatever gap their alignment leaves.
 #[test]
 fn variables_of_threads_of_any_size() {
     let lab = Lab::new();

@@ -148,8 +148,8 @@ fn what_cannot_be_tested_here_is_refused() {
     serves(&lab.path("root/opt/user"), "snmalloc");
 }
 
-/// A program whose pages of code are guarded (BTI) loads a donor, and takes none into it. The property is made by hand,
-/// as no start file has it; musl does not enforce it.
+/// A program whose pages of code are guarded (BTI) loads a donor, and takes none into it. The property is written by
+/// hand, since start files lack it; musl does not enforce it.
 #[test]
 #[ignore = "aarch64: runs under an emulator"]
 fn a_guarded_program() {

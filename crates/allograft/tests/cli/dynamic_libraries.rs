@@ -64,7 +64,7 @@ fn a_library_with_an_allocator_that_only_the_variable_finds() {
     run(&lab, "pool", &["inspect", "user", "--expect", "snmalloc"]).exits(0);
 }
 
-/// The file that starts programs is libc, whatever its name; another one is not.
+/// The file that starts programs is libc, whatever its name; other files are not.
 #[test]
 fn a_library_with_an_allocator_that_has_libcs_name() {
     let lab = Lab::new();
@@ -78,7 +78,7 @@ fn a_library_with_an_allocator_that_has_libcs_name() {
     }
 }
 
-/// Takes a block, gives another one, and says where its `free` is.
+/// Takes a block, returns a different one, and says where its `free` is.
 const PLUGIN: &str = "#define _GNU_SOURCE\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n\
     void *give_back = free;\n\
     char *exchange(char *text)\n{\n\
@@ -110,7 +110,7 @@ fn works(program: &Path, plugin: &Path, preload: Option<&Path>) {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "one\ntwo\n");
 }
 
-/// libc's own table of symbols leads to the donor: a merged program, one that loads its donor, and one with the donor
+/// libc's own table of symbols points to the donor: a merged program, one that loads its donor, and one with the donor
 /// preloaded work as stock does.
 #[test]
 fn blocks_that_cross_to_who_looks_into_libc_first() {

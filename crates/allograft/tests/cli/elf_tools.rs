@@ -167,7 +167,7 @@ enum After {
     Whole,
     /// The program works, `inspect` names its donor, and `verify` says that more than the graft has changed.
     Changed,
-    /// The tool refused the file and left it as it was.
+    /// The tool refused the file and left it unchanged.
     Refused,
     /// The program does not work, and neither does stock after the same tool.
     StockToo,
@@ -177,7 +177,7 @@ enum After {
 
 use After::{Changed, Destroyed, Refused, StockToo, Whole};
 
-/// Lines of words, one tool after another, on the file `copy`.
+/// Command lines, one tool after the other, on the file `copy`.
 const LINES: &[(&str, &[Kind], After)] = &[
     ("strip -s copy", ALL, Whole),
     ("strip -g copy", ALL, Whole),

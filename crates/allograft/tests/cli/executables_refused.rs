@@ -232,8 +232,8 @@ fn truncated_programs() {
     }
 }
 
-/// One word of the table of size classes is changed. oldmalloc has no such table, and a later mallocng may have
-/// another.
+/// One word of the table of size classes is changed. oldmalloc has no such table, and a later mallocng may have a
+/// different one.
 #[test]
 fn another_allocator_than_mallocng() {
     let lab = Lab::new();
@@ -368,7 +368,7 @@ fn threads_with_storage_of_their_own_are_refused_on_aarch64() {
     refused_with_storage_of_their_own(Arch::Aarch64, |_, _| true);
 }
 
-/// What is made of a program with `clone`.
+/// The outcomes for programs with `clone`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Answer {
     Grafted,

@@ -67,7 +67,7 @@ fn parsed(bytes: &[u8]) -> Value {
     serde_json::from_slice(bytes).unwrap()
 }
 
-/// The document that a descriptor of a layout leads to.
+/// The document that a descriptor of a layout names.
 fn blob<'f>(files: &'f BTreeMap<PathBuf, Vec<u8>>, descriptor: &Value) -> &'f [u8] {
     let hex = descriptor["digest"].as_str().unwrap().strip_prefix("sha256:").unwrap();
     let bytes = &files[&Path::new("blobs/sha256").join(hex)];
@@ -142,7 +142,7 @@ fn a_layer_with_the_grafts_comes_on_top() {
         assert_eq!((header.mode().unwrap(), header.mtime().unwrap()), (mode, 1_600_000_000), "{name}");
     }
     assert_eq!(entries["srv/echo"].0.entry_type(), tar::EntryType::Link);
-    // What runs there is the graft, with its set-user-ID bit or not, and stock everywhere else.
+    // The file in the layer is the graft, and it runs.
     let echo = lab.put("echo", &entries["srv/again"].1);
     fs::set_permissions(&echo, fs::Permissions::from_mode(0o755)).unwrap();
     lab.run(["inspect", "echo", "--expect", "snmalloc"]).exits(0);
@@ -211,7 +211,7 @@ fn a_tar_keeps_its_entries_and_comes_back() {
         std::io::Read::read_to_end(&mut entry, &mut found).unwrap();
         assert!(found == *bytes, "{}", name.display());
     }
-    // A byte that is another one, in a blob of the stock image: it is not given back as stock.
+    // A byte in a blob of the stock image is changed: the image is not given back as stock.
     let mut changed = new.clone();
     changed[600] ^= 1;
     lab.put("changed.tar", &changed);
@@ -248,7 +248,8 @@ fn each_platform_is_grafted_where_something_can_be() {
     assert_eq!(files(&lab.path("back")), files(&lab.path("image")));
 }
 
-/// A platform whose programs nothing here runs is left as it is, unless that is waived, and the others are grafted.
+/// A platform whose programs this machine cannot run is left unchanged, unless the self-test is waived; the others are
+/// grafted.
 #[test]
 #[ignore = "aarch64: links with that architecture's runtime library"]
 fn a_foreign_platform_follows_the_rules_for_executables() {
@@ -487,7 +488,7 @@ fn a_killed_run_leaves_no_new_image_and_the_next_one_cleans_up() {
     assert_eq!(lab.names(), names_before, "nothing temporary is left");
 }
 
-/// What other tools make of a grafted image: skopeo copies it, umoci unpacks it, and its program runs in there.
+/// Other tools accept a grafted image: skopeo copies it, umoci unpacks it, and its program runs in the result.
 const OTHERS: &str = r#"
 set -e
 skopeo inspect oci:new:server:1 >/dev/null

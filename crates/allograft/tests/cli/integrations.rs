@@ -1,4 +1,4 @@
-//! The CI integrations: their shell steps run as they stand, with the program of this build in a release's archive.
+//! The CI integrations: their shell steps run verbatim, with the program of this build in a release's archive.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -39,7 +39,7 @@ struct Step {
     run: String,
 }
 
-/// A job of GitLab's.
+/// A GitLab job.
 #[derive(Deserialize)]
 struct Job {
     #[serde(default)]
@@ -105,7 +105,7 @@ fn github(lab: &Lab, given: &[(&str, &str)]) -> (Ran, String) {
         }
         assert_eq!(step.shell, "bash");
         let mut run = Command::new("bash");
-        // What the runner calls for `shell: bash`.
+        // The command that the runner calls for `shell: bash`.
         run.args(["--noprofile", "--norc", "-eo", "pipefail", "-c", &step.run])
             .current_dir(at(""))
             .stdin(Stdio::null());
@@ -214,7 +214,7 @@ fn bazel_s_rules_know_every_donor() {
     let lab = Lab::new();
     let said: serde_json::Value = serde_json::from_str(&lab.run(["donors", "--json"]).exits(0).out).unwrap();
     let donors = said["donors"].as_array().unwrap().iter().map(|donor| donor["name"].as_str().unwrap());
-    // What replaces no malloc is no donor here.
+    // Only donors of malloc count here.
     let donors = donors.filter(|name| *name != "strings");
     assert_eq!(listed, donors.collect::<Vec<_>>());
 }

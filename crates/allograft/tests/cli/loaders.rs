@@ -125,7 +125,8 @@ fn the_loader_of_running_programs_takes_a_confirmation() {
     running.wait().unwrap();
 }
 
-/// What an emulator from the folder of tools runs is tested; without any, it is grafted only when that is said.
+/// A loader that an emulator from the folder of tools can run is tested; without an emulator, it is grafted only with
+/// `--untested`.
 #[test]
 #[ignore = "aarch64: ten seconds under an emulator"]
 fn the_loader_of_a_foreign_architecture_is_tested_by_an_emulator() {
@@ -179,7 +180,7 @@ fn string_functions_go_in_with_the_allocator() {
     assert_eq!(fs::read(&loader).unwrap(), stock);
 }
 
-/// In a container image, the loader's graft goes into the layer on top, and all names of the file lead to it.
+/// In a container image, the loader's graft goes into the layer on top, and all names of the file resolve to it.
 #[test]
 fn a_loader_in_an_image_is_grafted_and_comes_back() {
     let lab = Lab::new();

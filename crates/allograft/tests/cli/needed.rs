@@ -20,7 +20,7 @@ fn emit(lab: &Lab, path: &str, more: &[&str]) {
     lab.run(words.iter().chain(more)).exits(0);
 }
 
-/// What is wrong with a program that should not start: its exit code, and what its loader says.
+/// The failure of a program that should not start: its exit code, and its loader's message.
 #[track_caller]
 fn does_not_start(program: &Path) -> String {
     let output = Command::new(program).output().unwrap();

@@ -1,4 +1,4 @@
-//! The overlay for Nix: its file is parsed, and the shell step that grafts runs as it stands.
+//! The overlay for Nix: its file is parsed, and the shell step that grafts runs verbatim.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -17,7 +17,7 @@ fn integration(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../integrations/nix").join(name)
 }
 
-/// Runs the step as nixpkgs' builder does, with a folder of the lab's as the package's output.
+/// Runs the step as nixpkgs' builder does, with a folder of the lab as the package's output.
 fn fix_up(lab: &Lab, donor: &str, options: &str) -> Ran {
     let step = fs::read_to_string(integration("graft.sh")).unwrap();
     let folder = Path::new(env!("CARGO_BIN_EXE_allograft")).parent().unwrap().to_owned();

@@ -12,7 +12,7 @@ const NOBODY: u32 = 65534;
 /// `security.capability` of xattr(7), version 2: cap_net_raw, permitted and effective.
 const CAPABILITIES: [u8; 20] = [1, 0, 0, 2, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
-/// Makes a lab in a folder of the user nobody, with a program of root's. `None` if this process cannot become that
+/// Makes a lab in a folder of the user nobody, with a program that root owns. `None` if this process cannot become that
 /// user.
 fn lab_of_nobody(test: &str, mode: u32) -> Option<Lab> {
     if !rustix::process::geteuid().is_root() {
@@ -111,7 +111,7 @@ fn the_same_for_a_libc_of_roots() {
     crate::lab::assert_same(&before, &lab.files());
 }
 
-/// The record is no program, and its mode does not depend on the umask. A record of a host that only some users may
+/// The record is not executable, and its mode does not depend on the umask. A record of a host that only some users may
 /// read stays equally private.
 #[test]
 fn the_record_has_a_mode_of_its_own() {

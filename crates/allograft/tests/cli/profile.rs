@@ -142,7 +142,7 @@ fn large_blocks_wait_for_the_allocators_mappings() {
     waits_for("large_blocks", How::Stripped, 1, "allocator");
 }
 
-/// The donor does not lock, and it is no stock allocator that could be replaced by a faster one with certainty.
+/// The donor does not lock, and it is not a stock allocator that a faster one could certainly replace.
 #[test]
 #[ignore = "minutes: nine seconds of processor time"]
 fn a_graft_is_seen_in_its_donor_without_a_lock() {
@@ -163,7 +163,7 @@ fn dynamic_programs_of_glibc() {
     }
 }
 
-/// The mappings were not read again for 250 ms, so that a short program's time lay at addresses in no module. In less
+/// The mappings were not read again for 250 ms, so that a short program's time was at addresses in no module. In less
 /// than half a second a loaded machine has too few moments for a verdict.
 #[test]
 fn a_library_that_comes_late_is_read() {
@@ -178,8 +178,8 @@ fn a_library_that_comes_late_is_read() {
 }
 
 /// While the kernel starts a program, its parts are mapped one after the other. A recording that saw only the first of
-/// them had the code of the others in no module. A second copy that lies behind them is another module: its code was
-/// taken for what follows that of the first.
+/// them had the code of the others in no module. A second copy after them is a different module: its code was taken for
+/// a continuation of the first copy.
 #[test]
 fn a_part_of_a_file_that_comes_late_is_read() {
     let lab = Lab::new();
@@ -286,7 +286,7 @@ fn files_that_cannot_be_written_leave_the_verdict() {
     assert_eq!(fs::read(lab.path("victim")).unwrap(), b"kept");
 }
 
-/// More threads than processors. The pictures once showed 117 seconds on the processor for 4.5 of the kernel's.
+/// More threads than processors. The pictures once showed 117 seconds on the processor where the kernel counted 4.5.
 #[test]
 fn all_outputs_have_the_processor_time_of_the_kernel() {
     let lab = Lab::new();
@@ -354,7 +354,7 @@ fn a_program_that_may_not_be_ended_is_left() {
     fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o4755)).unwrap();
     let copy = lab.path("allograft");
     fs::copy(env!("CARGO_BIN_EXE_allograft"), &copy).unwrap();
-    // The program goes on with what it is given to write to: no pipe of this process's.
+    // The program runs on after the test, so its output is not a pipe of this process.
     let said = fs::File::create(lab.path("said")).unwrap();
     let mut command = Command::new("setpriv");
     command.args(["--reuid", "65534", "--clear-groups"]).arg(&copy).stdout(Stdio::null()).stderr(said);
@@ -426,7 +426,7 @@ fn call_sites_have_lines_where_the_file_has_them() {
     }
 }
 
-/// Threads that share a lock are no example: on some machines nearly all of their waiting is for a processor.
+/// Threads that share a lock are not an example: on some machines they wait almost only for a processor.
 #[test]
 fn what_blocked_threads_wait_for_is_written() {
     let lab = Lab::new();

@@ -126,7 +126,7 @@ fn zig_0_16_has_no_malloc_to_exchange() {
             .chain(&["__malloc_donate", "__malloc_atfork", "__malloc_allzerop", "__libc_malloc_impl"])
             .any(|known| known.as_bytes() == name)
     };
-    // fork keeps its weak stand-in for the hook.
+    // fork keeps its weak placeholder for the hook.
     let forks = parsed.indexed().filter(|(_, name)| *name == b"fork").map(|(ordinal, _)| ordinal).collect::<Vec<_>>();
     let gone = parsed
         .indexed()

@@ -79,8 +79,8 @@ fn a_makefile_with_compilers_of_its_own() {
     place.run(&["-q", "--", "sh", "-c", "musl-gcc no-such.c"]).exits(1).says(&["no-such.c"]);
 }
 
-/// What configure scripts ask of a compiler is answered by the compiler itself, and the path that cmake keeps works
-/// outside of `run`.
+/// The compiler itself answers the questions of configure scripts, and the path that cmake keeps works outside of
+/// `run`.
 #[test]
 fn scripts_that_look_for_a_compiler() {
     let place = Place::new();

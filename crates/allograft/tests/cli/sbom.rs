@@ -116,7 +116,7 @@ fn the_golden_bill() {
     let lab = Lab::new();
     build(&lab);
     let out = lab.run(["inspect", "--sbom", "cyclonedx", "build/echo"]).exits(0).out;
-    // What changes with each release.
+    // The values that change with each release.
     let serial = read(&out)["serialNumber"].as_str().expect("a text").to_owned();
     let donor = donors::default_for(format::Arch::X86_64).version;
     let out = [(serial.as_str(), "urn:uuid:CONTENT"), (donor, "VERSION"), (hosts::VERSION, "VERSION")]

@@ -19,7 +19,7 @@ fn with<'w>(start: &[&'w str], way: &[&'w str]) -> Vec<&'w str> {
     [start, way].concat()
 }
 
-/// A sequence in which each way follows each other way once.
+/// A sequence in which each option follows every other option once.
 const TOUR: [usize; 13] = [0, 1, 0, 2, 0, 3, 1, 2, 1, 3, 2, 3, 0];
 
 #[test]

@@ -52,7 +52,8 @@ done <programs 2>/tmp/none
 echo "end|||"
 "#;
 
-/// What the loader bound `malloc` to, by program: the program's own binding or, if it has none, those of its libraries.
+/// The files to which the loader bound `malloc`, by program: the program's own binding or, if it has none, those of its
+/// libraries.
 fn bindings(said: &str, how: &str) -> BTreeMap<String, BTreeSet<String>> {
     let (mut own, mut all) = (BTreeMap::<String, BTreeSet<String>>::new(), BTreeMap::<String, BTreeSet<String>>::new());
     for line in said.lines() {

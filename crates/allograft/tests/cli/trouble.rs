@@ -61,7 +61,7 @@ fn a_file_that_may_not_be_read() {
     fs::set_permissions(&libc, Permissions::from_mode(0o644)).unwrap();
 }
 
-/// A limit on file sizes stands in for a disk that fills up: the write fails half-way.
+/// A limit on file sizes acts like a disk that fills up: the write fails half-way.
 #[test]
 fn a_disk_that_fills_up() {
     let lab = Lab::new();

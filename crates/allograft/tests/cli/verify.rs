@@ -158,7 +158,7 @@ fn a_donor_that_is_not_the_notes_is_a_failure() {
     }
 }
 
-/// The graft of another allograft cannot be compared here, which is no failure unless that is asked for.
+/// A graft by a different version of allograft cannot be compared here. That is a failure only with `--strict`.
 #[test]
 fn strict_does_not_take_what_was_not_run() {
     let lab = Lab::new();

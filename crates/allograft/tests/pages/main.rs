@@ -16,10 +16,10 @@
 //!
 //! A block in `sh` is a script that must succeed. In a `console` block, each line that starts with `$ ` is a command,
 //! and lines that start with `> ` continue it. A command must succeed, or end with the code in a comment `# exit code
-//! 1` at its end. The lines below it are its whole output; `...` stands for any text, and on a line of its own for any
-//! lines. A command without output lines may print anything. In the output, the folder is `/src`. The text before the
-//! first `## ` runs at the start of every section. Blocks in other languages are for reading, and may hold no command:
-//! so every command in a block is either run, or has a comment that says why not.
+//! 1` at its end. The lines below it are its whole output; `...` matches any text, and on a line of its own any lines.
+//! A command without output lines may print anything. In the output, the folder is `/src`. The text before the first
+//! `## ` runs at the start of every section. Blocks in other languages are for reading, and may hold no command: so
+//! every command in a block is either run, or has a comment that says why not.
 
 mod page;
 mod shell;

@@ -1,7 +1,7 @@
-//! Programs as other people built them, at their work: dynamic ones of a Debian as installed, with the plugins that its
-//! configuration loads, and static ones as they were released. Each is tried as stock and with two donors: the same
-//! output and exit code, `inspect` and `verify` agree, and `undo` gives the stock bytes back. A program that is refused
-//! is refused for the reason that its row names.
+//! Programs that other people built, at their work: dynamic ones of an installed Debian, with the plugins that its
+//! configuration loads, and released static ones. Each is tried as stock and with two donors: the same output and exit
+//! code, `inspect` and `verify` agree, and `undo` gives the stock bytes back. A program that is refused is refused for
+//! the reason that its row names.
 //!
 //! | module | what lives there |
 //! | --- | --- |

@@ -6,7 +6,8 @@ use fixtures::projects::PCRE2;
 
 use crate::built::{Built, Place, integration, succeeds};
 
-/// What a part of the test says: all is as expected, or it is for other builds of the library.
+/// The results of a part of the test that count as passed: all is as expected, or the part is for different builds of
+/// the library.
 const GOOD: [&str; 4] = [
     "OK",
     "Skipped when running 8-bit tests",

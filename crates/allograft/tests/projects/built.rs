@@ -71,7 +71,7 @@ pub(crate) fn integration(name: &str) -> PathBuf {
 
 /// A project that was built and tested.
 pub(crate) struct Built {
-    /// What each of its tests said.
+    /// The result of each of its tests.
     pub(crate) tests: BTreeMap<String, String>,
     /// The programs.
     pub(crate) programs: Vec<PathBuf>,

@@ -1,4 +1,4 @@
-//! Serd by Meson: as it is, and with the dependency in its build files.
+//! Serd by Meson: unchanged, and with the dependency in its build files.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::built::{Built, Place, integration, programs, succeeds};
 
-/// What a test of Meson says when it is as expected; serd has tests that have to fail.
+/// The results of Meson's tests that count as passed; serd has tests that have to fail.
 const GOOD: [&str; 2] = ["OK", "EXPECTEDFAIL"];
 
 /// Arguments for Meson that link programs of musl. Another argument for the linker may follow.
@@ -50,7 +50,7 @@ fn serd_passes_its_tests_static() {
     let stock = build(&place, "stock", "musl-gcc", &fixed(""));
     stock.passes(43, 9, &GOOD, false);
 
-    // The project as it is: one argument for the linker.
+    // The unchanged project, with one argument for the linker.
     succeeds(place.command("allograft").args(["emit", "--target", "x86_64-linux-musl"]));
     let object = format!(", '{}'", place.path("allograft.o").display());
     let by_argument = build(&place, "argument", "musl-gcc", &fixed(&object));

@@ -30,7 +30,7 @@ impl Bazel {
         Some(Bazel { made })
     }
 
-    /// Returns a command of Bazel's in a folder, with allograft on the command path.
+    /// Returns a Bazel command in a folder, with allograft on the command path.
     fn command(&self, folder: &Path, words: &[&str]) -> Command {
         let bin = self.made.path().join("bin");
         let path = std::env::var("PATH").expect("a path");

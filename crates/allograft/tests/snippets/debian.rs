@@ -109,7 +109,7 @@ fn a_swift_command_plugin() {
     // SwiftPM would take up the plan of its last build.
     run(&place, &format!("{here}swift package clean\nswift build -c release --swift-sdk {SDK} 2>&1"));
     place.carries(&program, "mallocng");
-    // What allograft does not know ends the build, with its message.
+    // An unknown donor fails the build, with allograft's message.
     let wrong = format!("{here}! swift package --swift-sdk {SDK} allograft --donor dlmalloc 2>&1");
     assert!(run(&place, &wrong).contains("dlmalloc"));
     // By hand, and behind libc: the check says so.

@@ -29,7 +29,7 @@ pub struct Examined {
 /// it from the folder `root`. The check is complete only with the bytes of its stock file.
 ///
 /// # Errors
-/// A file that is no ELF file.
+/// The file is not an ELF file.
 pub fn examine(path: &Path, root: Option<&Path>, graft: &[u8], stock: Option<&[u8]>) -> Result<Examined, InspectError> {
     match GraftKind::recognise(graft)? {
         GraftKind::Needed => needed::read(path, root, graft, stock),
@@ -41,7 +41,7 @@ pub fn examine(path: &Path, root: Option<&Path>, graft: &[u8], stock: Option<&[u
 /// the file.
 ///
 /// # Errors
-/// A file that is no ELF file.
+/// The file is not an ELF file.
 pub fn examine_and_run(
     path: &Path,
     root: Option<&Path>,
@@ -73,18 +73,18 @@ fn read(path: &Path, way: GraftKind, graft: &[u8], stock: Option<&[u8]>) -> Resu
         GraftKind::Merged => inspector::verify::merged(graft, stock)?,
         GraftKind::Redirected | GraftKind::Needed => inspector::verify::executable(graft, stock)?,
     };
-    let donor = held(path, way, graft, stock)?;
+    let donor = match_donor(path, way, graft, stock)?;
     match &donor {
-        Held::Ours(_, check) | Held::Broken(check) => checks.push(check.clone()),
-        Held::Another(_) => {}
+        DonorMatch::Ours(_, check) | DonorMatch::Broken(check) => checks.push(check.clone()),
+        DonorMatch::Another(_) => {}
     }
     let (mut left_out, mut complete) = (Vec::new(), false);
     match (&donor, stock) {
-        (Held::Ours(ours, _), Some(stock)) => {
+        (DonorMatch::Ours(ours, _), Some(stock)) => {
             if way == GraftKind::Redirected {
                 checks.push(inspector::verify::redirections(graft, ours.linked(), stock)?);
             }
-            match made_again(path, ours, graft, stock)? {
+            match rebuild(path, ours, graft, stock)? {
                 Ok(bytes) => {
                     checks.push(bytes);
                     complete = true;
@@ -92,7 +92,7 @@ fn read(path: &Path, way: GraftKind, graft: &[u8], stock: Option<&[u8]>) -> Resu
                 Err(left) => left_out.push(left),
             }
         }
-        (Held::Ours(ours, _), None) => {
+        (DonorMatch::Ours(ours, _), None) => {
             let note = ours.is_named();
             checks.push(Check::new(
                 "note",
@@ -101,8 +101,8 @@ fn read(path: &Path, way: GraftKind, graft: &[u8], stock: Option<&[u8]>) -> Resu
             ));
             left_out.push(not_run("bytes", WITHOUT_STOCK));
         }
-        (Held::Broken(_), _) => left_out.push(not_run("bytes", "a check before it failed")),
-        (Held::Another(reason), _) => {
+        (DonorMatch::Broken(_), _) => left_out.push(not_run("bytes", "a check before it failed")),
+        (DonorMatch::Another(reason), _) => {
             left_out.extend(["donor", "bytes"].map(|name| not_run(name, reason)));
         }
     }
@@ -112,7 +112,7 @@ fn read(path: &Path, way: GraftKind, graft: &[u8], stock: Option<&[u8]>) -> Resu
 const WITHOUT_STOCK: &str = "there is no stock file to make the graft of again: `--stock FILE`";
 
 /// Makes the graft of the stock file again, and compares every byte that is loaded; or says why that shows nothing.
-fn made_again(
+fn rebuild(
     path: &Path,
     ours: &DonorCandidate,
     graft: &[u8],
@@ -132,7 +132,7 @@ fn made_again(
 }
 
 /// The contents of the donor's segments in an executable.
-enum Held {
+enum DonorMatch {
     /// One of this allograft's donors.
     Ours(Box<DonorCandidate>, Check),
     /// Bytes that differ from every donor of this allograft, whose notes are this allograft's or cannot be read.
@@ -143,10 +143,10 @@ enum Held {
 
 /// Compares the donor's segments of the executable `graft` with every donor that they may hold. The bytes decide, not
 /// the note: a damaged note does not make another donor.
-fn held(path: &Path, way: GraftKind, graft: &[u8], stock: Option<&[u8]>) -> Result<Held, InspectError> {
+fn match_donor(path: &Path, way: GraftKind, graft: &[u8], stock: Option<&[u8]>) -> Result<DonorMatch, InspectError> {
     let executable = match Executable::read(graft) {
         Ok(executable) => executable,
-        Err(refusal) => return Ok(Held::Broken(Check::new("donor", false, refusal.to_string()))),
+        Err(refusal) => return Ok(DonorMatch::Broken(Check::new("donor", false, refusal.to_string()))),
     };
     for candidate in donor_candidates(path, &executable) {
         let check = match way {
@@ -156,15 +156,15 @@ fn held(path: &Path, way: GraftKind, graft: &[u8], stock: Option<&[u8]>) -> Resu
             }
         };
         match (check.ok, candidate.is_named()) {
-            (true, _) => return Ok(Held::Ours(Box::new(candidate), check)),
+            (true, _) => return Ok(DonorMatch::Ours(Box::new(candidate), check)),
             // If the notes are right to the last byte, no other donor is possible.
-            (false, Ok(())) => return Ok(Held::Broken(check)),
+            (false, Ok(())) => return Ok(DonorMatch::Broken(check)),
             (false, Err(_)) => {}
         }
     }
     Ok(match unmatched(&executable) {
-        Ok(reason) => Held::Another(reason),
-        Err(fault) => Held::Broken(Check::new("donor", false, fault)),
+        Ok(reason) => DonorMatch::Another(reason),
+        Err(fault) => DonorMatch::Broken(Check::new("donor", false, fault)),
     })
 }
 
@@ -329,7 +329,7 @@ mod tests {
     }
 
     /// The notes are compared as well: no change of a note makes the bytes another donor's. The version of allograft is
-    /// the exception. Another version may lay out a graft in another way, so `verify` then reports that the bytes were
+    /// the exception. A different version may lay out a graft differently, so `verify` then reports that the bytes were
     /// not compared.
     #[test]
     fn a_changed_note_is_noticed() {

@@ -6,7 +6,7 @@ use inspector::InspectError;
 use inspector::verify::Check;
 use transplant::Executable;
 
-use super::{Examined, WITHOUT_STOCK, made_again, not_run};
+use super::{Examined, WITHOUT_STOCK, not_run, rebuild};
 use crate::host::donor_candidate::{donor_candidates, unmatched};
 use crate::host::needed::needed_file;
 
@@ -46,7 +46,7 @@ pub(super) fn read(
             let same = ours.library() == Some(library.as_slice());
             let detail = if same { "the shared object is" } else { "the shared object is not" };
             checks.push(Check::new("donor", same, format!("{detail} what this allograft emits")));
-            match stock.map(|stock| made_again(path, &ours, graft, stock)).transpose()? {
+            match stock.map(|stock| rebuild(path, &ours, graft, stock)).transpose()? {
                 Some(Ok(bytes)) => {
                     checks.push(bytes);
                     complete = true;

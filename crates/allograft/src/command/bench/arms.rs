@@ -21,7 +21,7 @@ pub(crate) struct Arm {
 /// The libc of an arm's program.
 #[derive(Debug, Clone)]
 pub(crate) enum Libc {
-    /// As it is, or a dynamic program of glibc with a setting.
+    /// Unchanged, or a dynamic glibc program with a setting.
     Stock(Setting),
     Graft(ArmGraft),
     /// This machine's glibc, with its own build command.
@@ -30,14 +30,14 @@ pub(crate) enum Libc {
     Bump,
 }
 
-/// What is different when a dynamic program of glibc starts.
+/// The setting with which a dynamic glibc program is started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Setting {
     /// Nothing.
     Plain,
     /// These tunables of glibc's own malloc.
     Tunables(Vec<(String, i64)>),
-    /// This shared object is loaded first: an allocator that is no donor.
+    /// This shared object is loaded first: an allocator that is not a donor.
     Preload(PathBuf),
 }
 
@@ -83,7 +83,7 @@ const INSTALLED: [(&str, &[&str]); 2] = [
     ("tcmalloc", &["libtcmalloc_minimal.so.4", "libtcmalloc.so.4", "libtcmalloc_minimal.so", "libtcmalloc.so"]),
     ("mesh", &["libmesh.so.1", "libmesh.so"]),
 ];
-/// What glibc's malloc can be told when a program starts (The GNU C Library, "Memory Allocation Tunables").
+/// The tunables of glibc's malloc (The GNU C Library, "Memory Allocation Tunables").
 const TUNABLES: [&str; 13] = [
     "arena_max",
     "arena_test",

@@ -22,8 +22,8 @@ struct Opened<'w> {
     disturbance: Disturbance,
 }
 
-/// Measures the work's cases within its budget. The first round of the first case runs in any case: without it there
-/// would be no result to show.
+/// Measures the work's cases within its budget. The first round of the first case always runs, since a result needs at
+/// least one.
 pub(super) fn measure(
     work: Work,
     plan: Plan,

@@ -45,7 +45,7 @@ impl Recipe<'_> {
         }
     }
 
-    /// Builds the arm's program in `folder`. The error is a sentence that says why there is none.
+    /// Builds the arm's program in `folder`. The error is a sentence with the reason why it cannot be built.
     pub(super) fn make(&self, arm: &Arm, host: &StockMusl, folder: &Path) -> Result<PathBuf, Failure> {
         let (libdir, out) = (folder.join("lib"), folder.join("program"));
         fs::create_dir_all(folder).map_err(Failure::io("make", folder))?;
@@ -194,7 +194,7 @@ impl Line<'_> {
         Invocation { program, arguments: words, environment, load: None }
     }
 
-    /// Returns how the server is run, or `None` if there is none. `out` is a shell's words for `{out}`.
+    /// Returns the server's invocation; `None` if the program is not a server. `out` is a shell's words for `{out}`.
     pub(super) fn served(&self, out: &str, threads: Option<u32>) -> Option<Invocation> {
         let (server, load) = self.server?;
         let threads = threads.map(|threads| threads.to_string());

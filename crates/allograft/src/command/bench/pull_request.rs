@@ -47,7 +47,7 @@ fn sets_variables(command: &str) -> bool {
     ["LD_PRELOAD=", "GLIBC_TUNABLES="].iter().any(|variable| command.contains(variable))
 }
 
-/// What the arm brings, with its version.
+/// The arm's donor or setting, with its version.
 fn provided(arm: &ArmResult) -> String {
     let donor = arm.origin.donor.as_deref().map(|donor| match &arm.origin.version {
         Some(version) => format!("{donor} {version}"),
@@ -94,7 +94,7 @@ fn when(results: &Results, command: &str) -> &'static str {
     }
 }
 
-/// What was run, the tables, and how to repeat them.
+/// The section on the measurement: the command, the tables, and how to repeat it.
 fn measured(results: &Results) -> String {
     let mut text = "## Measured\n\n".to_owned();
     // Writing to a string cannot fail.
@@ -117,7 +117,7 @@ fn measured(results: &Results) -> String {
     text
 }
 
-/// What speaks against it.
+/// The paragraph on the risks of the graft.
 fn risks(results: &Results, arm: &ArmResult, recommendation: &Recommendation) -> String {
     let mut text = "## Risks\n\n".to_owned();
     // Writing to a string cannot fail.

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::failure::{Failure, mend};
 
-/// What the folders' names begin with.
+/// The prefix of the folders' names.
 const PREFIX: &str = "allograft-bench-";
 /// The mark of a folder, and its content.
 const MARK: &str = ".allograft-bench";
@@ -52,7 +52,7 @@ impl Scratch {
     fn within(all: &Path) -> io::Result<Scratch> {
         let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(all)?;
         let lock = File::open(folder.path())?;
-        // Where folders cannot be locked, the folder gets no mark, and no run deletes that of another one.
+        // If folders cannot be locked, this one gets no mark, so that no other run deletes it.
         if lock.try_lock().is_ok() {
             fs::write(folder.path().join(MARK), MARKED)?;
         }
@@ -100,7 +100,7 @@ mod tests {
         let all = tempfile::tempdir().unwrap();
         let running = Scratch::within(all.path()).unwrap();
         fs::write(running.path().join("program"), "in use").unwrap();
-        // What a killed run leaves: the folder without the lock.
+        // A killed run leaves the folder, but not the lock.
         let Scratch { folder, _lock } = Scratch::within(all.path()).unwrap();
         let killed = folder.keep();
         drop(_lock);

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::output::{Output, file};
 use crate::signals::Cleanup;
 
-/// What to do if the cache folder cannot be written to.
+/// Help for a cache folder that cannot be written to.
 const ANOTHER_CACHE: &str =
     "set XDG_CACHE_HOME to a folder that can be written to: the grafted libc.a is kept there, and made only once";
 
@@ -68,7 +68,7 @@ pub(in crate::command) fn folder(
     file::write(&checksum_of(&file), host.graft_sha256.as_bytes())
         .map_err(|error| Failure::io("write", &checksum_of(&file))(error).with_help(ANOTHER_CACHE))?;
     drop(lock);
-    // Scripts such as configure take everything on standard error for a warning of the compiler's.
+    // Scripts such as configure take any output on standard error for a compiler warning.
     if output.verbose {
         let again = if is_again { "again, as the copy there was changed, " } else { "" };
         output.note(format_args!("grafted a copy of `{}` {again}into `{}`", libc.display(), folder.display()));
@@ -90,8 +90,8 @@ fn is_whole(file: &Path) -> bool {
     fs::read(file).is_ok_and(|bytes| checksum().is_some_and(|checksum| checksum == hosts::sha256(&bytes)))
 }
 
-/// What to do about a `libc.a` that is none of musl's is to name another compiler; an error of the system is one of the
-/// cache folder, as the archive has been read already.
+/// Returns the error with its help. For a `libc.a` that is not musl's, the help is to name a different compiler; a
+/// system error concerns the cache folder, since the archive has been read already.
 fn unmade(error: Error, libc: &Path, folder: &Path) -> Unmade {
     let is_not_musl = matches!(
         &error,
@@ -111,7 +111,7 @@ fn unmade(error: Error, libc: &Path, folder: &Path) -> Unmade {
 #[derive(Debug)]
 pub(in crate::command) struct Unmade {
     failure: Failure,
-    /// Whether the archive is none of musl's.
+    /// Whether the archive is not musl's.
     pub(in crate::command) is_not_musl: bool,
 }
 

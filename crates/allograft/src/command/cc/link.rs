@@ -20,8 +20,8 @@ pub(in crate::command) struct Link {
 
 impl Link {
     /// Reads the compiler's message. gcc and clang print the commands that they would run, each on a line after a
-    /// blank, with some or all words in quotes. Of these, the linker's is the last. `None` if there is none that links
-    /// a program with a C library.
+    /// blank, with some or all words in quotes. Of these, the linker's is the last. `None` if no command links a
+    /// program with a C library.
     pub(super) fn read(said: &[u8]) -> Option<Link> {
         let commands = said.split(|byte| *byte == b'\n').filter(|line| line.starts_with(b" "));
         let mut commands = commands.map(|line| words::split(line).into_iter().map(OsString::from_vec).collect());
@@ -36,7 +36,7 @@ impl Link {
     /// Returns the `libc.a` that is linked: the first, as all links are static.
     ///
     /// # Errors
-    /// Exit code 2 if there is none. `compiler` is the compiler's name.
+    /// Exit code 2 if no command does. `compiler` is the compiler's name.
     pub(in crate::command) fn libc(&self, compiler: &str) -> Result<PathBuf, Failure> {
         let libc = self.folders.iter().map(|folder| folder.join("libc.a")).find(|libc| libc.is_file());
         libc.ok_or_else(|| {
@@ -71,7 +71,7 @@ fn of(words: &[OsString]) -> Option<Link> {
     Some(link)
 }
 
-/// Returns a folder where `=` or `$SYSROOT` at its start stands for the sysroot (ld's manual, `-L`).
+/// Returns a folder with `=` or `$SYSROOT` at its start replaced by the sysroot (ld's manual, `-L`).
 fn in_sysroot(folder: &OsStr, sysroot: &Path) -> PathBuf {
     let text = folder.to_string_lossy();
     match text.strip_prefix('=').or_else(|| text.strip_prefix("$SYSROOT")) {

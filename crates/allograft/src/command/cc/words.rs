@@ -75,7 +75,7 @@ const NO_LINK: [&str; 16] = [
     "-emit-ast",
 ];
 
-/// What words begin with which ask the compiler about itself.
+/// The beginnings of words that ask the compiler about itself.
 const QUESTIONS: [&str; 4] = ["-print-", "--print-", "-dump", "--help"];
 
 /// Sanitizers that bring a malloc of their own.

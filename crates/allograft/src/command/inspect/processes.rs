@@ -22,7 +22,7 @@ pub(super) struct Processes {
 
 /// Why a process was not looked at.
 enum Missed {
-    /// It has ended, or has no program: a thread of the kernel's, or what is left of an ended process.
+    /// It has ended, or has no program: a kernel thread, or a zombie.
     Nothing,
     /// It is another user's.
     Closed,
@@ -44,7 +44,7 @@ impl From<io::Error> for Missed {
 /// Looks at the processes with these numbers, or at all but this one.
 ///
 /// # Errors
-/// One of the numbers is no process, or may not be looked at.
+/// A number does not belong to a process, or to one that this user may not inspect.
 pub(super) fn look(pids: &[u32], all: bool) -> Result<Processes, Failure> {
     let files = Files::default();
     let mut loader = Loader::new(&files);

@@ -8,10 +8,10 @@ use super::roff::{escaped, item, literal, prose};
 use super::surroundings::{FILES, OTHERS, VARIABLES};
 
 /// The page, or what is wrong with the command that it is made of.
-type Made = Result<String, String>;
+type PageText = Result<String, String>;
 
 /// Returns the page of the program: its commands, and what holds for each.
-pub(super) fn of_program(program: &Command) -> Made {
+pub(super) fn of_program(program: &Command) -> PageText {
     let own = Texts::read(program)?;
     let mut page = head("allograft", program)?;
     page += &synopsis("allograft", program);
@@ -35,17 +35,17 @@ pub(super) fn of_program(program: &Command) -> Made {
 }
 
 /// Returns the page of one command. Exit codes that it does not name are those of the program.
-pub(super) fn of_command(program: &Command, command: &Command) -> Made {
+pub(super) fn of_command(program: &Command, command: &Command) -> PageText {
     let name = command.get_name();
     with_texts(&format!("allograft-{name}"), &format!("allograft {name}"), name, command, &Texts::read(program)?)
 }
 
 /// Returns the page of `cargo allograft`.
-pub(super) fn of_cargo(command: &Command) -> Made {
+pub(super) fn of_cargo(command: &Command) -> PageText {
     with_texts("cargo-allograft", "cargo allograft", "cargo", command, &Texts::default())
 }
 
-fn with_texts(title: &str, typed: &str, name: &str, command: &Command, general: &Texts) -> Made {
+fn with_texts(title: &str, typed: &str, name: &str, command: &Command, general: &Texts) -> PageText {
     let own = Texts::read(command)?;
     let mut page = head(title, command)?;
     page += &synopsis(typed, command);
@@ -61,7 +61,7 @@ fn with_texts(title: &str, typed: &str, name: &str, command: &Command, general: 
     Ok(page)
 }
 
-fn head(title: &str, command: &Command) -> Made {
+fn head(title: &str, command: &Command) -> PageText {
     let about = command.get_about().ok_or_else(|| format!("`{title}` says nothing of itself"))?.to_string();
     let version = env!("CARGO_PKG_VERSION");
     Ok(format!(

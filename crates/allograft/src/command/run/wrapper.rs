@@ -1,4 +1,4 @@
-//! What this program does under the name of a compiler or a linker.
+//! Acts as a compiler or a linker when this program is called by such a name.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -9,14 +9,14 @@ use std::process::ExitCode;
 
 use clap::ColorChoice;
 
-use super::{Session, Told, VARIABLE, names};
+use super::{ReportLine, Session, VARIABLE, names};
 use crate::command::cc::{Compiler, Link, Planned, check, copy, expected_in, prefixed, words};
 use crate::failure::Failure;
 use crate::global::Global;
 use crate::output::Output;
 use crate::stand_in::{exit_code, is_zig, replaced_by};
 
-/// The environment variable of what a wrapper calls: a compiler's own compilers and linkers are as they are.
+/// Set for the processes that a wrapper starts: the compilers and linkers that a compiler itself calls are not wrapped.
 const INSIDE: &str = "ALLOGRAFT_RUN_INSIDE";
 
 /// The exit code of a shell for a command that is not there.
@@ -115,8 +115,8 @@ impl Session {
     /// Adds a line to the report.
     fn tell(&self, program: &Path, carries: Result<String, String>) {
         let program = std::path::absolute(program).unwrap_or_else(|_| program.to_owned());
-        // Without the line, the program is missing in the summary, which is no error of the build's.
-        let Ok(mut line) = serde_json::to_string(&Told { program, carries }) else { return };
+        // An error is ignored: without the line, the program is missing in the summary, but the build is right.
+        let Ok(mut line) = serde_json::to_string(&ReportLine { program, carries }) else { return };
         line.push('\n');
         let file = File::options().append(true).open(&self.report);
         let _ = file.and_then(|mut file| file.write_all(line.as_bytes()));

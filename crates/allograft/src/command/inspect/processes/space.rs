@@ -1,4 +1,4 @@
-//! What `/proc` shows of one process to everybody who may look at it: no process is stopped or changed.
+//! Reads one process from `/proc`, without stopping or changing it.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -23,8 +23,8 @@ pub(super) struct Space {
     pub(super) pid: u32,
 }
 
-/// What was seen of a process.
-pub(super) struct Seen {
+/// The observation of a process.
+pub(super) struct Observation {
     pub(super) name: String,
     /// The program's path in the process's own root.
     pub(super) path: PathBuf,
@@ -60,7 +60,7 @@ impl Space {
     ///
     /// # Errors
     /// It has ended, may not be looked at, or has no program, as a kernel's thread has none.
-    pub(super) fn look(&self, files: &Files) -> io::Result<Seen> {
+    pub(super) fn look(&self, files: &Files) -> io::Result<Observation> {
         // It may start another program meanwhile.
         for _ in 0..3 {
             let before = fs::metadata(self.at("exe"))?;
@@ -73,7 +73,7 @@ impl Space {
         Err(io::Error::other("it starts one program after the other"))
     }
 
-    fn look_once(&self, files: &Files, program: &fs::Metadata) -> io::Result<Seen> {
+    fn look_once(&self, files: &Files, program: &fs::Metadata) -> io::Result<Observation> {
         let link = fs::read_link(self.at("exe"))?.into_os_string().into_vec();
         // A grafted file's old one may have a name yet, its backup's, and is not what the process was started from.
         let is_there = |path: &[u8]| {
@@ -123,7 +123,7 @@ impl Space {
         let knows = variables.iter().all(|variable| variable.contains(&b'='))
             && (environment.is_empty() || !variables.is_empty());
         let name = String::from_utf8_lossy(&fs::read(self.at("comm"))?).trim_end().to_owned();
-        Ok(Seen {
+        Ok(Observation {
             name,
             path: PathBuf::from(std::ffi::OsString::from_vec(path.clone())),
             deleted,
@@ -153,7 +153,7 @@ impl Space {
 /// Returns the mapped file that a preload is. The loader maps all that it takes, and nothing of the others.
 fn preloaded(name: &[u8], files: &[TreeFile], root: &Path) -> Option<usize> {
     let last = |path: &[u8]| path.rsplit(|&byte| byte == b'/').next().map(<[u8]>::to_owned);
-    // Only the loader knows what stands for a token, and for a folder that was the current one then.
+    // Only the loader knows the value of a token, and the folder that was current at that time.
     if !name.starts_with(b"/") || name.contains(&b'$') {
         return files.iter().position(|file| last(&file.path) == last(name));
     }
