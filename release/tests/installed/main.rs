@@ -208,18 +208,18 @@ fn lintian_finds_nothing_in_the_debian_packages() {
 /// The line for a unit that `emit` prints. systemd says what it ignores in a unit, and succeeds all the same.
 const UNIT: &str = r#"
 tar -xzf allograft-*-x86_64-unknown-linux-musl.tar.gz
-mkdir 'of 100%'
+mkdir of-100%
 allograft-*-x86_64-unknown-linux-musl/allograft emit --target x86_64-linux-gnu --as shared \
-    -o 'of 100%/liballograft.so' >said
+    -o of-100%/liballograft.so >said
 printf '[Service]\nExecStart=/usr/bin/true\n' >right.service
 sed -n '/^a systemd unit:/,/^$/s/^  //p' said >>right.service
-grep '^Environment="LD_PRELOAD=/mnt/of 100%%/liballograft.so"$' right.service
-sed 's/of 100/of \\q100/' right.service >wrong.service
+grep '^Environment="LD_PRELOAD=/mnt/of-100%%/liballograft.so"$' right.service
+sed 's/of-100/of \\q100/' right.service >wrong.service
 for unit in right wrong; do
 	systemd-analyze verify --man=no ./$unit.service >$unit 2>&1
 done
 cat right
-! grep . right
+[ ! -s right ] # a line with `!` would not end the script
 grep 'wrong.service:3:.*liballograft.so' wrong # the check finds something
 "#;
 
