@@ -1,7 +1,7 @@
 //! The command line.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -53,7 +53,7 @@ enum Kind {
     Flips,
     Forks,
     Threads,
-    Seconds,
+    Load,
 }
 
 /// One attack on one thing.
@@ -74,7 +74,7 @@ impl Work {
                 FLOWS.iter().map(|flow| Work::Flow(kind, flow)).collect()
             }
             Kind::Flips => with_donors(&|donor| flips::KINDS.iter().map(|kind| Work::Graft(kind, donor)).collect()),
-            Kind::Forks | Kind::Threads | Kind::Seconds => with_donors(&|donor| {
+            Kind::Forks | Kind::Threads | Kind::Load => with_donors(&|donor| {
                 endurance(&kind.name()).map(|endurance| Work::Program(endurance, donor)).into_iter().collect()
             }),
         }
@@ -142,7 +142,7 @@ pub(crate) fn run() -> Result<ExitCode> {
 
     let (next, troubles, lines) = (AtomicUsize::new(0), AtomicUsize::new(0), Mutex::new(Vec::new()));
     let workers = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let (day, commit) = (day(), commit()?);
+    let (day, commit) = (ledger::today(), ledger::commit()?);
     std::thread::scope(|scope| {
         let work_on = || {
             while let Some(work) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -188,16 +188,4 @@ pub(crate) fn run() -> Result<ExitCode> {
     let troubles = troubles.into_inner();
     ensure!(troubles == 0, "{troubles} could not be attacked");
     Ok(if findings == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-fn day() -> String {
-    jiff::Timestamp::now().strftime("%Y-%m-%d").to_string()
-}
-
-fn commit() -> Result<String> {
-    let mut git = Command::new("git");
-    let output = git.args(["rev-parse", "--short=10", "HEAD"]).current_dir(tools::workspace::root()).output();
-    let output = output.context("git does not start")?;
-    ensure!(output.status.success(), "git knows no commit here");
-    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }

@@ -26,7 +26,7 @@ pub struct Endurance {
 pub const ENDURANCES: [Endurance; 3] = [
     Endurance { name: "forks", program: "fork_stress", variable: "ALLOGRAFT_FORKS", portion: 5000 },
     Endurance { name: "threads", program: "short_threads", variable: "ALLOGRAFT_THREADS", portion: 100_000 },
-    Endurance { name: "seconds", program: "pipeline", variable: "ALLOGRAFT_PIPELINE_SECONDS", portion: 60 },
+    Endurance { name: "load", program: "pipeline", variable: "ALLOGRAFT_PIPELINE_SECONDS", portion: 60 },
 ];
 
 impl Endurance {

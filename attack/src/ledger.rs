@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use xtask::page::Table;
@@ -18,14 +19,36 @@ pub struct Line {
     pub day: String,
     /// The commit that was attacked, its first 10 digits.
     pub commit: String,
-    /// The attack: a name of `TABLES`.
+    /// The attack: a name of `TABLES`; or of a fuzzer, [`EXECUTIONS`] or [`SECONDS`].
     pub attack: String,
-    /// The flow, the kind of graft, or the donor.
+    /// The flow, the kind of graft, the donor, or the target of a fuzzer.
     pub flow: String,
-    /// How often.
+    /// How often, or how many seconds.
     pub count: u64,
     /// How many of them found something.
     pub findings: u64,
+}
+
+/// How often a fuzzer called its target.
+pub const EXECUTIONS: &str = "executions";
+/// The processor time of a fuzzer in seconds.
+pub const SECONDS: &str = "seconds";
+
+/// Returns the day, as `2026-11-28`.
+pub fn today() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%d").to_string()
+}
+
+/// Returns the commit of this checkout, its first 10 digits.
+///
+/// # Errors
+/// When git does not say.
+pub fn commit() -> Result<String> {
+    let mut git = Command::new("git");
+    let output = git.args(["rev-parse", "--short=10", "HEAD"]).current_dir(tools::workspace::root()).output();
+    let output = output.context("git does not start")?;
+    ensure!(output.status.success(), "git knows no commit here");
+    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
 
 /// The path of the ledger.
@@ -68,7 +91,9 @@ pub fn keep(lines: &[Line]) -> Result<()> {
         writeln!(text, "{day}\t{commit}\t{attack}\t{flow}\t{count}\t{findings}")?;
     }
     fs::write(path(), text)?;
-    TABLE.write(&table(&read()?))
+    let lines = read()?;
+    TABLE.write(&table(&lines))?;
+    FUZZED.write(&fuzzed(&lines))
 }
 
 const TABLE: Table = Table {
@@ -76,6 +101,39 @@ const TABLE: Table = Table {
     begin: "<!-- table: written by `cargo xtask attack --keep` -->",
     end: "<!-- end of the attacks -->",
 };
+
+const FUZZED: Table = Table {
+    page: "docs/reliability.md",
+    begin: "<!-- table: written by `cargo xtask fuzz --keep` -->",
+    end: "<!-- end of the fuzzers -->",
+};
+
+/// Returns the sums of the fuzzers: a row for each target.
+pub fn fuzzed(lines: &[Line]) -> String {
+    let mut rows: BTreeMap<&str, [u64; 3]> = BTreeMap::new();
+    for line in lines {
+        let column = match line.attack.as_str() {
+            EXECUTIONS => 0,
+            SECONDS => 1,
+            _ => continue,
+        };
+        let row = rows.entry(&line.flow).or_default();
+        row[column] += line.count;
+        row[2] += line.findings;
+    }
+    let mut table = "| target | executions | processor minutes | inputs that failed |\n\
+                     | --- | ---: | ---: | ---: |\n"
+        .to_owned();
+    let mut sums = [0; 3];
+    for (target, row) in &rows {
+        let _ = writeln!(table, "| {target} | {} | {:.1} | {} |", row[0], row[1] as f64 / 60.0, row[2]);
+        sums.iter_mut().zip(row).for_each(|(sum, count)| *sum += count);
+    }
+    let [executions, seconds, failed] = sums;
+    let minutes = seconds as f64 / 60.0;
+    let _ = writeln!(table, "| **together** | **{executions}** | **{minutes:.1}** | **{failed}** |");
+    table
+}
 
 /// A table on the page: what its rows are, and the attacks that it counts, each with the head of its column.
 type Columns = (&'static str, &'static [(&'static str, &'static str)]);
@@ -86,7 +144,7 @@ const TABLES: [Columns; 3] = [
         &[("kills", "ended at a call"), ("faults", "call failed"), ("power", "power lost"), ("races", "raced")],
     ),
     ("graft", &[("flips", "bytes changed")]),
-    ("donor", &[("forks", "forks"), ("threads", "threads"), ("seconds", "seconds of producers and consumers")]),
+    ("donor", &[("forks", "forks"), ("threads", "threads"), ("load", "seconds of producers and consumers")]),
 ];
 
 /// Returns the sums as tables: a row for each flow, kind of graft or donor, a column for each attack.
@@ -128,7 +186,9 @@ pub fn table(lines: &[Line]) -> String {
 pub fn check() -> Result<()> {
     let page = TABLE.page;
     let text = fs::read_to_string(tools::workspace::root().join(page))?;
-    ensure!(text == TABLE.replaced(&text, &table(&read()?))?, "`{page}` has other sums than the ledger");
+    let lines = read()?;
+    let expected = FUZZED.replaced(&TABLE.replaced(&text, &table(&lines))?, &fuzzed(&lines))?;
+    ensure!(text == expected, "`{page}` has other sums than the ledger");
     Ok(())
 }
 
@@ -147,5 +207,7 @@ mod tests {
         let table = table(&[line("kills", 3), line("kills", 4), line("power", 5)]);
         assert!(table.contains("| archive | 7 | 0 | 5 | 0 |") && table.contains("found something: 3."), "{table}");
         assert!(parse("a\tb").is_err());
+        let lines = [line(EXECUTIONS, 9), line(SECONDS, 90), line("kills", 3), line(EXECUTIONS, 1)];
+        assert!(fuzzed(&lines).contains("| archive | 10 | 1.5 | 3 |"), "{}", fuzzed(&lines));
     }
 }

@@ -10,6 +10,7 @@
 //! | `flips` | grafts with one byte changed, and what `verify` says of them |
 //! | `flow` | one command on one kind of host, and what its undisturbed run makes |
 //! | `flows` | all of them |
+//! | `fuzzing` | builds and runs the fuzzers of `attack/targets` |
 //! | `interference` | ends a run at a call, or fails the call; judges what is left |
 //! | `ledger` | counts, added up over runs: `attack/counts.tsv` |
 //! | `places` | names for the places of bytes in a file |
@@ -28,6 +29,7 @@ mod files;
 pub mod flips;
 pub mod flow;
 pub mod flows;
+pub mod fuzzing;
 pub mod interference;
 pub mod ledger;
 mod places;

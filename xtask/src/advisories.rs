@@ -10,8 +10,8 @@ use semver::{Version, VersionReq};
 use serde::Deserialize;
 use tools::workspace;
 
-/// The lock files: of the product and its tests, and of the programs that are measured.
-const LOCKS: [&str; 3] = ["Cargo.lock", "suite/real/Cargo.lock", "suite/rust/Cargo.lock"];
+/// The lock files: of the product and its tests, of the fuzzers, and of the programs that are measured.
+const LOCKS: [&str; 4] = ["Cargo.lock", "fuzz/Cargo.lock", "suite/real/Cargo.lock", "suite/rust/Cargo.lock"];
 const LIST: &str = "xtask/src/advisories.tsv";
 
 #[derive(Deserialize)]

@@ -62,7 +62,7 @@ const TASKS: &[Task] = &[
     Task {
         name: "ci",
         arguments: "[--tested]",
-        help: "what CI runs: fmt, test with clippy, licences, docs, demo --quick, a part of test-slow",
+        help: "what CI runs: fmt, test with clippy, licences, docs, demo --quick, a part of fuzz and of test-slow",
         run: test::ci,
     },
     Task {
@@ -88,6 +88,12 @@ const TASKS: &[Task] = &[
         arguments: "FOLDER",
         help: "list the known faults of dependencies, from a checkout of RustSec's advisory-db",
         run: advisories::update,
+    },
+    Task {
+        name: "fuzz",
+        arguments: "[TARGET].. [--time 60s] [--jobs N] [--keep]",
+        help: "fuzz the parsers and editors, with counters of what is executed (needs a C++ compiler)",
+        run: fuzz,
     },
     Task {
         name: "site",
@@ -156,6 +162,12 @@ fn attack(arguments: &[String]) -> anyhow::Result<()> {
     // Optimised: it makes millions of checks.
     let attack = ["run", "--release", "--quiet", "--locked", "--package", "attack", "--"];
     command::run(command::cargo(&attack).args(arguments).arg("--program").arg(program))
+}
+
+/// Starts `fuzz`, which builds the fuzzers and runs them.
+pub(crate) fn fuzz(arguments: &[String]) -> anyhow::Result<()> {
+    let fuzz = ["run", "--quiet", "--locked", "--package", "attack", "--bin", "fuzz", "--"];
+    command::run(command::cargo(&fuzz).args(arguments))
 }
 
 /// Starts `release`, which makes the release files.

@@ -148,6 +148,8 @@ pub(crate) fn ci(arguments: &[String]) -> Result<()> {
     // With the compiler of `--lint`, whose results are reused.
     step("demo", || demo::quick(&policy::clippy()))?;
     let part = Part::of_head()?;
+    // A minute for each target of the part.
+    step("fuzz", || crate::fuzz(&["--part".to_owned(), part.to_string()]))?;
     step("test-slow", || slow(&["--lint".to_owned(), "--part".to_owned(), part.to_string()]))
 }
 

@@ -73,6 +73,7 @@ pub use host::donor_candidate::{DonorCandidate, donor_candidates, unmatched};
 pub use host::executable::ExecutableOperation;
 pub use host::needed::{NeededFile, needed_file};
 pub use host::{Carried, Operation};
+pub use image::origin::{ImageChanges, image_changes};
 pub use image::undo as undo_image;
 pub use outcome::{Action, Bundle, Grafted, Grafts};
 pub use prove::self_test::self_test;

@@ -15,7 +15,7 @@ mod comparison;
 mod document;
 mod layer;
 mod layout;
-mod origin;
+pub(crate) mod origin;
 mod survey;
 
 use std::cmp::Reverse;

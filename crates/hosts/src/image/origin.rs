@@ -101,6 +101,27 @@ impl Origin {
     }
 }
 
+/// The files of a layout that `undo` writes and removes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImageChanges {
+    /// Documents that get their earlier content.
+    pub replaced: Vec<String>,
+    /// Blobs that are removed.
+    pub dropped: Vec<String>,
+}
+
+/// Returns the files that `undo` would change by the origin in an index, or in a list of images. `None` if it has none.
+///
+/// # Errors
+/// Why the origin is not followed.
+pub fn image_changes(document: &Value) -> Option<Result<ImageChanges, String>> {
+    let changes = Origin::read(document)?.and_then(|origin| origin.back());
+    Some(changes.map(|changes| ImageChanges {
+        replaced: changes.replaced.into_keys().collect(),
+        dropped: changes.dropped.into_iter().collect(),
+    }))
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

@@ -57,6 +57,18 @@ pub struct Record {
 }
 
 impl Record {
+    /// Reads a record's text.
+    ///
+    /// # Errors
+    /// Why it is not a record of this version.
+    pub fn parse(text: &[u8]) -> Result<Record, String> {
+        let record: Record = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+        match record.schema_version {
+            1 => Ok(record),
+            other => Err(format!("schema_version {other}, expected 1")),
+        }
+    }
+
     /// Whether `sha256` is a graft that this record names.
     pub(crate) fn knows(&self, sha256: &str) -> bool {
         self.graft_sha256 == sha256 || self.replaced_sha256.as_deref() == Some(sha256)
@@ -72,11 +84,7 @@ impl Record {
         if bytes.len() as u64 > MOST_RECORD {
             return Err(malformed(format!("it has more than {MOST_RECORD} bytes")));
         }
-        let record: Record = serde_json::from_slice(&bytes).map_err(|error| malformed(error.to_string()))?;
-        match record.schema_version {
-            1 => Ok(Some(record)),
-            other => Err(malformed(format!("schema_version {other}, expected 1"))),
-        }
+        Record::parse(&bytes).map(Some).map_err(malformed)
     }
 
     /// The record beside `host`, if it can be read and names a graft with this SHA-256.
