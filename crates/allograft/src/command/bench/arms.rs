@@ -118,7 +118,7 @@ pub(super) fn read(list: Option<&[String]>, arch: Arch, kind: HostKind) -> Resul
     for name in list.unwrap_or(&[ALL.to_owned()]) {
         let several = match name.as_str() {
             ALL => all(arch),
-            PROFILES => profiles(arch),
+            PROFILES => profiles(arch, &|_| true),
             _ if typed.contains(name) => {
                 return Err(Failure::usage(format!("arm `{name}` is there twice")).with_help("name each arm once"));
             }
@@ -155,7 +155,15 @@ impl Fitting<'_> {
     /// # Errors
     /// An arm that it cannot have.
     pub(super) fn arms(&self, list: &[String], arch: Arch) -> Result<Vec<Arm>, Failure> {
-        let arms = read(Some(list), arch, self.kind)?;
+        // `profiles` are those of the donors that fit.
+        let mut expanded = Vec::new();
+        for name in list {
+            match name.as_str() {
+                PROFILES => expanded.extend(profiles(arch, self.takes).into_iter().filter(|name| !list.contains(name))),
+                _ => expanded.push(name.clone()),
+            }
+        }
+        let arms = read(Some(&expanded), arch, self.kind)?;
         let unfit = arms.iter().find(|arm| match &arm.libc {
             Libc::Stock(setting) => *setting != Setting::Plain && !self.is_settable,
             Libc::Graft(graft) => !graft.donor.is_some_and(self.takes),
@@ -184,12 +192,12 @@ fn all(arch: Arch) -> Vec<String> {
     strings.into_iter().chain(offered(arch).map(|donor| donor.name.to_owned())).collect()
 }
 
-fn profiles(arch: Arch) -> Vec<String> {
+fn profiles(arch: Arch, takes: &dyn Fn(&donors::Donor) -> bool) -> Vec<String> {
     let of = |donor: &'static donors::Donor| {
         let setting = donor.profiles.iter().filter(|profile| !profile.options.is_empty());
         setting.map(|profile| format!("{}:{}", donor.name, profile.name))
     };
-    offered(arch).flat_map(of).collect()
+    offered(arch).filter(|donor| takes(donor)).flat_map(of).collect()
 }
 
 /// The name of the arm for the donor with string functions.
@@ -469,6 +477,17 @@ mod tests {
         let profiles = names(&["profiles", "mimalloc", "all"]).unwrap();
         assert!(profiles.contains(&"mimalloc:small".to_owned()), "{profiles:?}");
         assert_eq!(profiles.iter().filter(|name| *name == "mimalloc").count(), 1);
+        let program = Fitting {
+            name: "a linked executable",
+            kind: HostKind::Executable,
+            takes: &|donor| donor.has_blob(Arch::X86_64),
+            is_settable: false,
+            help: "",
+        };
+        let list = ["mimalloc:small", "profiles"].map(str::to_owned);
+        let fitting: Vec<String> = program.arms(&list, Arch::X86_64).unwrap().into_iter().map(|arm| arm.name).collect();
+        assert!(fitting.contains(&"snmalloc:small".to_owned()) && fitting.contains(&"mimalloc:small".to_owned()));
+        assert!(!fitting.iter().any(|name| name.starts_with("jemalloc")), "{fitting:?}");
         let all = read(None, Arch::X86_64, HostKind::Archive).unwrap();
         assert!(all.len() > donors::all().len() && all[1].name == "strings");
     }
