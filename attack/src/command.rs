@@ -89,7 +89,7 @@ impl Work {
         }
     }
 
-    /// What is attacked, for people.
+    /// The name for people.
     fn title(&self) -> String {
         match self {
             Work::Flow(_, flow) => flow.name.to_owned(),

@@ -1,5 +1,5 @@
-//! The conformance programs that run for long, with each donor: forks while threads allocate, threads that live briefly,
-//! and producers with consumers, whose memory must not grow.
+//! The conformance programs that run for long, with each donor: forks while threads allocate, threads that live
+//! briefly, and producers with consumers, whose memory must not grow.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -14,7 +14,7 @@ use crate::interference::{Finding, Outcome};
 /// Something that a program does again and again.
 #[derive(Debug, Clone, Copy)]
 pub struct Endurance {
-    /// What is counted.
+    /// The name of the thing that is counted.
     pub name: &'static str,
     program: &'static str,
     variable: &'static str,
@@ -52,7 +52,7 @@ impl Endurance {
         Ok(outcome)
     }
 
-    /// What is wrong with a run: it did not end well, or did not say so.
+    /// The fault of a run that failed, or did not print that it succeeded.
     fn fault(&self, output: &Output) -> Option<String> {
         let said = String::from_utf8_lossy(&[output.stdout.as_slice(), &output.stderr].concat()).into_owned();
         let is_fine = output.status.success() && said.contains(&format!("ok {}", self.program));

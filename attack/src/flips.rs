@@ -103,7 +103,7 @@ pub struct Graft {
     graft: Vec<u8>,
 }
 
-/// What the checks say of a graft.
+/// The result of the checks of a graft.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Refused,
@@ -177,7 +177,7 @@ impl Graft {
         self.flip_but(share, HARMLESS)
     }
 
-    /// Changes bytes as [`Graft::flip`] does; what is `harmless` is no finding.
+    /// Changes bytes as [`Graft::flip`] does; a change that is `harmless` is not a finding.
     fn flip_but(&self, share: Share, harmless: &[Harmless]) -> Result<Outcome> {
         let places = Places::read(&self.graft)?;
         let (mut changed, mut outcome) = (self.graft.clone(), Outcome::default());
@@ -206,7 +206,7 @@ impl Graft {
     }
 }
 
-/// What a byte is changed by: other bits at each place, never none.
+/// The bits that are changed in a byte: different ones at each place, at least one.
 fn other(at: usize) -> u8 {
     (at.wrapping_mul(0x9e37_79b9) >> 16) as u8 | 1 << (at % 8)
 }

@@ -1,4 +1,4 @@
-//! Several runs at once on the same files, some of them killed, while somebody reads the files.
+//! Several runs at once on the same files, some of them killed, beside a reader.
 
 use std::path::PathBuf;
 use std::process::{Child, ExitStatus};

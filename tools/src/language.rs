@@ -16,15 +16,15 @@ struct Pattern {
 /// Counts may become smaller, never larger.
 const PATTERNS: [Pattern; 10] = [
     Pattern { instead: "\"For programs: ...\", not \"Of a program: ...\"", is_it: begins_with_a_genitive, most: 0 },
-    Pattern { instead: "the noun, not a clause that begins with \"What\"", is_it: is_a_clause, most: 6 },
+    Pattern { instead: "the noun, not a clause that begins with \"What\"", is_it: is_a_clause, most: 0 },
     Pattern { instead: "the caller, the user, another process, or the passive", is_it: names_nobody, most: 0 },
     Pattern { instead: "is reported, is named in messages, is available", is_it: tells, most: 0 },
     Pattern { instead: "the verb again, not \"The same\": rustdoc shows each item alone", is_it: same, most: 0 },
-    Pattern { instead: "points to, resolves to, is in, precedes, means", is_it: leads_or_lies, most: 3 },
-    Pattern { instead: "\"the program's own ...\", not \"of the program's\"", is_it: has_a_double_genitive, most: 1 },
-    Pattern { instead: "\"is not a ...\", or \"`None` if it has no ...\"", is_it: is_none, most: 9 },
-    Pattern { instead: "\"differently\", \"a different one\", \"other than\"", is_it: another_way, most: 2 },
-    Pattern { instead: "\"unchanged\", \"in X's spelling\", \"as written\"", is_it: as_it_is, most: 12 },
+    Pattern { instead: "points to, resolves to, is in, precedes, means", is_it: leads_or_lies, most: 0 },
+    Pattern { instead: "\"the program's own ...\", not \"of the program's\"", is_it: has_a_double_genitive, most: 0 },
+    Pattern { instead: "\"is not a ...\", or \"`None` if it has no ...\"", is_it: is_none, most: 0 },
+    Pattern { instead: "\"differently\", \"a different one\", \"other than\"", is_it: another_way, most: 0 },
+    Pattern { instead: "\"unchanged\", \"in X's spelling\", \"as written\"", is_it: as_it_is, most: 0 },
 ];
 
 fn begins_with_a_genitive(text: &str) -> bool {

@@ -50,7 +50,7 @@ struct Versions {
 /// `cargo xtask advisories FOLDER`: writes the list anew, from a checkout of the database.
 ///
 /// # Errors
-/// The folder is no such checkout, an advisory cannot be read, or a locked version is affected.
+/// The folder is not such a checkout, an advisory cannot be read, or a locked version is affected.
 pub(crate) fn update(arguments: &[String]) -> Result<()> {
     let [folder] = arguments else { bail!("`cargo xtask advisories` takes the folder of a checkout of advisory-db") };
     let names: BTreeSet<String> = locked()?.into_iter().map(|package| package.name).collect();

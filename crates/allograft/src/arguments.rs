@@ -1,4 +1,4 @@
-//! The command line as it is typed.
+//! The command line.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{IsTerminal, Write};
@@ -49,7 +49,7 @@ Examples:
   # check which allocator an executable carries
   allograft inspect ./server --expect snmalloc";
 
-/// What a first run without arguments prints.
+/// The text that a run without arguments prints.
 const FIRST_STEPS: &str = "\
 allograft puts a modern allocator into static musl toolchains and programs, and can take it out again.
   allograft inspect ./program         which allocator does it carry?
@@ -73,7 +73,7 @@ pub(crate) struct Arguments {
     pub(crate) command: Command,
 }
 
-/// What to do.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Graft(command::graft::Graft),
@@ -155,7 +155,7 @@ pub(crate) fn parse() -> Result<(Arguments, Output), ExitCode> {
 
 /// Prints the parser's message, which says what is wrong with the command line, and ends it as all messages end: with
 /// a line of help, which names `program`, such as `allograft graft`. Typed text is escaped, since it may be the name of
-/// a file that another user chose. A message that is the help itself, or the version, is printed as it is. Returns the
+/// a file that another user chose. A message that is the help itself, or the version, is printed unchanged. Returns the
 /// text without colours.
 pub(crate) fn tell(mut error: clap::Error, program: &str) -> String {
     let typed: Vec<(ContextKind, ContextValue)> = error

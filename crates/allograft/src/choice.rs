@@ -16,8 +16,8 @@ use crate::similar::similar;
 /// The value of `--donor` that keeps musl's own allocator.
 const NONE: &str = "none";
 
-/// As it is typed. Commands may rename an option or change its help by `mut_arg`, under the names that clap gives:
-/// those of the fields.
+/// In the user's spelling. Commands may rename an option or change its help by `mut_arg`, under the names that clap
+/// gives: those of the fields.
 #[derive(Debug, Clone, Args, Serialize, Deserialize)]
 pub(crate) struct Choice {
     /// Allocator to put in; `none`: string functions alone

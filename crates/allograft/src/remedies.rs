@@ -87,7 +87,7 @@ fn every_command_and_flag_of_a_remedy_exists() {
     for remedy in remedies() {
         let text = help(&remedy);
         let mut named = 0;
-        // A flag belongs to the command before it, or to `graft` if there is none.
+        // A flag belongs to the command before it, or to `graft` without one.
         let mut command = "graft";
         let words: Vec<&str> = text.split([' ', '`', ',', ';', ':']).filter(|word| !word.is_empty()).collect();
         for (index, word) in words.iter().enumerate() {

@@ -138,7 +138,7 @@ impl Triple {
     }
 }
 
-/// Returns the triple that a misspelt one may stand for: each part as it is known, in the order of a triple.
+/// Returns the triple that a misspelt one may mean: the known spelling of each part, in the order of a triple.
 pub(crate) fn meant(text: &str) -> Option<String> {
     const ARCHES: [&str; 8] = ["x86_64", "amd64", "aarch64", "arm64", "riscv64", "riscv64gc", "i686", "armv7"];
     const LIBCS: [&str; 4] = ["musl", "gnu", "musleabihf", "gnueabihf"];

@@ -97,9 +97,9 @@ fn tried_ahead(host: &HostFile, planner: &mut Planner<'_>) -> Result<TriedGraft,
     TriedGraft::new(prepared, host.bytes()?, planner)
 }
 
-/// Whether another run changed a host while this one read it, its backup and its record, one after the other: a graft
-/// whose record was just taken away by `undo` looks like one that cannot be grafted. Waits until nobody works in the
-/// folder.
+/// Whether a different run changed the host while this one read it, its backup and its record, one after the other: a
+/// graft whose record was just removed by `undo` looks like one that cannot be grafted. Waits until no other run works
+/// in the folder.
 fn was_changed(host: &HostFile, planner: &Planner<'_>) -> bool {
     let locked = FolderLocks::take([host.path()], planner.watch);
     locked.is_ok_and(|_locked| !host.is_current())

@@ -317,8 +317,8 @@ fn fault_seconds(recording: &Recording, processor: &ProcessorTime) -> f64 {
     let in_calls: f64 = samples.filter(|(sample, _)| matches!(sample.state, State::Kernel(_))).map(|(_, s)| s).sum();
     let faults = recording.counts.faults as f64;
     // Seldom does a fault take more than 300 us, with huge pages: the rest of the kernel's time is interrupts. Nor does
-    // it take less than 0.5 us (1.6 us on a virtual machine, measured with pages of 4 KiB): a thread that spins in calls
-    // is seen there while it waits for a processor, so that calls seem to explain all of the kernel's time.
+    // it take less than 0.5 us (1.6 us on a virtual machine, measured with pages of 4 KiB): a thread that spins in
+    // calls is seen there while it waits for a processor, so that calls seem to explain all of the kernel's time.
     let rest = (recording.counts.system_s - in_calls).max(faults * 0.5e-6);
     rest.min(faults * 300e-6).min(recording.counts.system_s)
 }

@@ -12,7 +12,7 @@ use crate::help::on_a_screen;
 
 /// Run a cargo command, with a donor in every program
 ///
-/// Links programs for a musl target with a private grafted copy of the target's libc.a. The copy lies in the project's
+/// Links programs for a musl target with a private grafted copy of the target's libc.a. The copy is in the project's
 /// target folder; the toolchain and everything else stay untouched. Inspects each program when it is linked; a program
 /// without the donor is an error.
 #[derive(Debug, Parser)]
@@ -93,7 +93,7 @@ pub(super) struct Order {
     pub(super) candidates: Vec<Candidate>,
     pub(super) strings: bool,
     pub(super) command: CargoCommand,
-    /// The command as it was typed.
+    /// The command in the user's spelling.
     pub(super) name: OsString,
     /// The arguments after the cargo command, up to `--`.
     pub(super) options: Vec<OsString>,

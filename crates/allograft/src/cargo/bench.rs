@@ -54,7 +54,7 @@ Examples:
   cargo allograft bench --donors mimalloc,mimalloc3 --bin server -- --self-test";
 
 /// The fields of `allograft bench`'s options that cargo decides here. These options are refused with a usage message,
-/// as cargo has none of these names either.
+/// since cargo has none of these names either.
 const CARGO_DECIDES: [&str; 8] = ["suite", "host", "build", "build_glibc", "cc", "include", "quick", "from"];
 
 /// Options that cargo has as well. They alone do not select this command.
@@ -85,7 +85,7 @@ impl Measuring {
     }
 }
 
-/// Returns the options of `allograft bench` as they are typed, each with whether it takes a value.
+/// Returns the options of `allograft bench` in the spelling of the command line, each with whether it takes a value.
 fn options() -> Vec<(String, bool)> {
     let parser = Measuring::command();
     let options = parser.get_arguments().filter(|argument| !["quiet", "verbose"].contains(&argument.get_id().as_str()));
@@ -109,7 +109,7 @@ pub(super) fn asked(words: &[OsString]) -> bool {
         if takes_value && name == text {
             own.next();
         } else if !text.starts_with('-') && !is_bench {
-            // The first argument that is no option is the command.
+            // The first argument that is not an option is the command.
             is_bench = text == "bench";
             if !is_bench {
                 return false;

@@ -44,7 +44,7 @@ pub(crate) use words::{case, first_value, measuring as command_to_measure, separ
 
 /// Measure a program with stock and every donor
 ///
-/// Builds the program once for each arm, against a private copy of the libc's folder. The host stays as it is. Checks
+/// Builds the program once for each arm, against a private copy of the libc's folder. The host stays unchanged. Checks
 /// that all arms give the same output and exit code as stock. Then runs them in random order within rounds, until the
 /// intervals are narrow enough or the budget is spent. Memory and system calls are measured in separate runs.
 ///

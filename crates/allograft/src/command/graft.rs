@@ -412,14 +412,14 @@ fn steps_of_bundle(text: &mut Page, bundle: &Bundle, places: &Places<'_>, output
     }
 }
 
-/// The paths of a command, as they were typed.
+/// The paths of a command, in the user's spelling.
 struct Places<'p> {
     out: Option<&'p Path>,
     typed: &'p Path,
 }
 
 impl Places<'_> {
-    /// Returns the path of a result: as it was typed, if it is `--out`.
+    /// Returns the path of a result: in the user's spelling, if it is `--out`.
     fn shown<'s>(&'s self, path: &'s Path) -> &'s Path {
         self.out.filter(|out| std::path::absolute(out).is_ok_and(|out| out == path)).unwrap_or(path)
     }

@@ -87,7 +87,7 @@ fn is_known(name: &str) -> bool {
     donors::find(name).is_some() || inspector::name::is_reported(name)
 }
 
-/// A file with its report, or with the reason why there is none.
+/// A file with its report, or with the reason why it has none.
 struct Inspected {
     path: PathBuf,
     /// SHA-256 of its bytes, where a bill of materials is wanted.
@@ -329,8 +329,8 @@ fn unreadable(path: &Path, error: io::Error) -> Failure {
     }
 }
 
-/// Returns the bill of materials of these files. With a root folder, their names start there: where the folder of an
-/// image lies is no property of the image.
+/// Returns the bill of materials of these files. With a root folder, their names start there: the place of an
+/// image's folder is not a property of the image.
 fn bill_of_materials(inspected: &[Inspected], seen: &[images::Seen], root: Option<&Path>) -> Result<String, Failure> {
     let name = |path: &Path| match root.and_then(|root| path.strip_prefix(root).ok()) {
         Some(inside) => Path::new("/").join(inside).display().to_string(),

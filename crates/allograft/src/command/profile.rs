@@ -118,7 +118,7 @@ impl Profile {
         for warning in &profiled.analysis.warnings {
             output.warn(warning);
         }
-        // Before the files: if they cannot be written, the verdict is there, and the other way round.
+        // Before the files: if either cannot be written, the other one still is.
         let said = if output.json {
             output.document(&profiled.analysis)
         } else {

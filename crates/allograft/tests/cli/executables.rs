@@ -46,7 +46,7 @@ fn a_trial_says_how_much_it_proves() {
     assert!(telling.contains(" in place of snmalloc "), "{telling}");
 }
 
-/// strip clears the program headers of stock, which a graft does not use. They may lie in the segment with the code.
+/// strip clears the program headers of stock, which a graft does not use. They may be in the segment with the code.
 #[test]
 fn a_graft_that_was_stripped_later_is_whole() {
     let lab = Lab::new();

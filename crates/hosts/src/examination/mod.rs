@@ -14,7 +14,7 @@ use crate::host::donor_candidate::{DonorCandidate, donor_candidates, unmatched};
 use crate::prove::self_test::self_test;
 use crate::request::Patience;
 
-/// What was found about a graft.
+/// The checks of a graft that was placed earlier.
 #[derive(Debug)]
 pub struct Examined {
     /// The checks that were made.
@@ -37,8 +37,8 @@ pub fn examine(path: &Path, root: Option<&Path>, graft: &[u8], stock: Option<&[u
     }
 }
 
-/// Checks as [`examine`] does. Only if every check passes and is complete, the self-test runs, since it executes code of
-/// the file.
+/// Checks as [`examine`] does. Only if every check passes and is complete, the self-test runs, since it executes code
+/// of the file.
 ///
 /// # Errors
 /// The file is not an ELF file.

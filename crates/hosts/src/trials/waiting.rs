@@ -100,8 +100,8 @@ fn what_another_did_before_is_taken_into_account() {
     assert!(fs::read(&host).unwrap() == fs::read(&installed).unwrap());
 }
 
-/// `undo` takes away the record, the backup and the graft one after the other. A graft that reads them meanwhile finds a
-/// graft without a record, which cannot be grafted, and looks again once the other is done.
+/// `undo` takes away the record, the backup and the graft one after the other. A graft that reads them meanwhile finds
+/// a graft without a record, which cannot be grafted, and looks again once the other is done.
 #[test]
 fn a_refusal_counts_only_if_the_host_is_still_the_same() {
     let folder = tempfile::tempdir().unwrap();
@@ -112,7 +112,7 @@ fn a_refusal_counts_only_if_the_host_is_still_the_same() {
     fs::rename(backup_path(&host), backup.path().join("stock")).unwrap();
     fs::remove_file(record_path(&host)).unwrap();
 
-    // Nobody is at work: the refusal stands.
+    // No other run is at work: the refusal counts.
     let graft = fs::read(&host).unwrap();
     let refused = graft_observed(Target::open(&host).unwrap(), &request("snmalloc"), &Watch::default(), &|_| {});
     assert_eq!(refused.err().unwrap().exit_code(), 3);

@@ -87,8 +87,8 @@ fn members_kept(
     })
 }
 
-/// Complains about a donor whose header differs from the one that a graft has: the name of the member, no time, owner 0,
-/// mode 0644, as `ar D` writes it, and the size.
+/// Complains about a donor whose header differs from the one that a graft has: the name of the member, no time, owner
+/// 0, mode 0644, as `ar D` writes it, and the size.
 fn wrong_header(graft: &Library<'_>, donor: &Donor) -> Option<String> {
     let member = &graft.archive.members[donor.part(graft).place];
     let (name, size) = (donor.subject.member(), member.data.len());

@@ -82,7 +82,7 @@ impl Executable {
     /// returns the reason too.
     pub(super) fn arms(&self, list: Option<&[String]>) -> Result<(Vec<Arm>, Option<String>), Failure> {
         let every: Vec<String> = self.offered().map(|donor| donor.name.to_owned()).collect();
-        // `all` is everything that goes into such a program, as it is without a list.
+        // `all` is everything that goes into such a program, which is also the default.
         let (list, without) = match list.filter(|list| *list != [arms::ALL]) {
             Some(list) => (list.to_vec(), None),
             None => match self.no_strings() {

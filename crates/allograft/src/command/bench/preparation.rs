@@ -113,7 +113,7 @@ impl Bench {
         }
     }
 
-    /// Measures programs that were linked elsewhere. Each arm has its program, or the reason why there is none.
+    /// Measures programs that were linked elsewhere. Each arm has its program, or the reason why it has none.
     ///
     /// # Errors
     /// Those of measuring.
@@ -216,7 +216,7 @@ impl Bench {
     }
 }
 
-/// Returns each value as `Some`; if there are none, `None` once.
+/// Returns each value as `Some`; without values, `None` once.
 pub(super) fn each_or_none<T: Copy>(given: &[T]) -> impl Iterator<Item = Option<T>> + Clone + '_ {
     given.is_empty().then_some(None).into_iter().chain(given.iter().copied().map(Some))
 }
@@ -248,7 +248,7 @@ pub(super) fn input(kind: &str, commands: Vec<(String, String)>, host: String, h
     Input { kind: kind.to_owned(), commands, host, host_sha256 }
 }
 
-/// Makes the program of each arm. Returns its path, or the reason why there is none. An error if one of the first
+/// Makes the program of each arm. Returns its path, or the reason why the arm has none. An error if one of the first
 /// `needed` programs is missing: then there is nothing to compare.
 pub(super) fn make_all(
     arms: &[Arm],

@@ -7,7 +7,7 @@ use clap::Command;
 
 use super::cases::is_case;
 
-/// What a case of the suite may begin with, where a file has the same name.
+/// The prefix that tells a case of the suite from a file of the same name.
 const SUITE: &str = "suite:";
 
 /// Returns the place of the first word that is neither an option nor an option's value, before a `--`.

@@ -1,4 +1,4 @@
-//! Instructions for using the file in each build system. `tests/snippets` runs them as they are printed, except those
+//! Instructions for using the file in each build system. `tests/snippets` runs them unchanged, except those
 //! of a shared object: `tests/cli/preload_lines.rs` follows them, and `release/tests/installed` has buildah and systemd
 //! read them.
 

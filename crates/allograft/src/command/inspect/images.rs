@@ -21,9 +21,9 @@ use system::{Root, is_wanted, is_worth_inspecting};
 /// An image that was looked through.
 pub(super) struct Seen {
     pub(super) image: json::Image,
-    /// What its users should know: a warning, and what to do about it.
+    /// Warnings for the users of the image, each with its remedy.
     warnings: Vec<(String, String)>,
-    /// How many executables with a malloc have another one than the expected, and how many there are.
+    /// The number of executables with a malloc other than the expected one, and of all with a malloc.
     expectation: Expectation,
 }
 
@@ -52,8 +52,8 @@ pub(super) fn look(
     let source = match images::open(path) {
         Ok(Some(source)) => source,
         Ok(None) => return false,
-        // The next reader of the path reports that it cannot be read. A temporary file that cannot be written is no
-        // fault of the path's.
+        // The next reader of the path reports that it cannot be read. A temporary file that cannot be written says
+        // nothing about the path.
         Err(images::Error { part: None, entry: None, problem: images::Problem::Io { action: "read", .. }, .. }) => {
             return false;
         }

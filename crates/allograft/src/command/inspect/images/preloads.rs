@@ -1,4 +1,4 @@
-//! What the preloads of an image do in its programs, taken together.
+//! The effects of an image's preloads on its programs, added up.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ struct Entry {
     origin: Origin,
     file: Option<TreeFile>,
     programs: Affected,
-    /// The first program with each effect that is none.
+    /// The first program for each way in which a preload has no effect.
     first: Vec<(Effect, String, Arch)>,
 }
 
@@ -33,7 +33,7 @@ impl Summary {
             return;
         }
         let malloc = &report.malloc;
-        // What was looked for with a loader says so, found or not.
+        // The evidence shows that a loader was asked, whether it found the library or not.
         let is_looked_for =
             malloc.file.is_some() || malloc.evidence.iter().any(|evidence| evidence.source == Source::Loader);
         match report.link {
