@@ -18,7 +18,7 @@ const FEATURES: [&str; 3] = ["--no-default-features", "--features", "search"];
 const DOCS: &str = "docs";
 const SUMMARY: &str = "docs/SUMMARY.md";
 /// Files outside of the folder that the pages link to. Pages of `suite` are found by their ending.
-const OTHERS: [&str; 4] = ["README.md", "CONTRIBUTING.md", "LICENSE-MIT", "LICENSE-APACHE"];
+const OTHERS: [&str; 5] = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE-MIT", "LICENSE-APACHE"];
 const SUITE: &str = "suite";
 
 /// Makes `target/site` from `docs`, the README and the files that they link to. The first call builds mdBook (some

@@ -81,7 +81,7 @@ fn read(path: &str) -> Page {
 /// Returns every page, by its path from the root.
 fn pages() -> BTreeMap<PathBuf, Page> {
     let mut pages = BTreeMap::new();
-    for path in ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"] {
+    for path in ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"] {
         pages.insert(PathBuf::from(path), read(path));
     }
     add_pages("docs", &mut pages);

@@ -414,8 +414,9 @@ fn call_sites_have_lines_where_the_file_has_them() {
     for (flag, has) in [("-g", true), ("-g0", false)] {
         tool(fixtures::cc().args(["-O1", flag, "-o"]).arg(lab.path("spin")).arg(&source));
         let document = lab.run(["profile", "--json", "-o", "out", "./spin"]).exits(0).json();
-        let site = &document["running"][0];
-        assert_eq!(site["function"], "spin", "{document}");
+        // The first on an idle machine. A thread that waits for a processor on a busy one does so at the end of a call.
+        let site = document["running"].as_array().unwrap().iter().find(|site| site["function"] == "spin");
+        let site = site.unwrap_or_else(|| panic!("{document}"));
         let line = site["line"].as_str();
         assert_eq!(line.is_some_and(|line| ["spin.c:5", "spin.c:6"].contains(&line)), has, "{flag}: {line:?}");
         assert_eq!(line.is_some(), has);
