@@ -146,7 +146,7 @@ fn in_place(
 
 /// Writes the graft of `host` to the file `out`, replacing any file there.
 fn to_file(host: &HostFile, out: &Path, planner: &mut Planner<'_>) -> Result<Pending<Grafts>, Error> {
-    let out = out::graft(out, host.path(), planner.request.force)?;
+    let out = out::graft(out, host, planner.request.force)?;
     let (prepared, bytes) = (prepared::prepare_file(host, planner)?, host.bytes()?);
     let (request, watch) = (planner.request, planner.watch);
     let mut grafted = prepared.elsewhere(out.clone(), request.dry_run);

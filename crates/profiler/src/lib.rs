@@ -63,4 +63,4 @@ pub use error::Error;
 pub use flame::Flame;
 pub use recording::Recording;
 pub use sampler::{Options, RATE, Target, record};
-pub use verdict::{Bottleneck, Share, Verdict};
+pub use verdict::{Bottleneck, Share, Verdict, WORTH_TRYING};

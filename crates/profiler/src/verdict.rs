@@ -97,7 +97,7 @@ const BESIDE: f64 = 0.5;
 /// The part of the time in musl's string functions that fast ones save at most.
 const STRINGS_GAIN: f64 = 0.7;
 /// From this gain on, at best, nothing says that a different allocator would not help.
-const WORTH_TRYING: f64 = 1.15;
+pub const WORTH_TRYING: f64 = 1.15;
 /// From this share on something is named beside the bottleneck.
 const WORTH_NAMING: f64 = 0.15;
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use format::Arch;
 use inspector::{GraftMethod, Libc, Link};
-use profiler::{Analysis, Bottleneck, Error, Options, Profile as Profiled, Target};
+use profiler::{Analysis, Bottleneck, Error, Options, Profile as Profiled, Target, WORTH_TRYING};
 
 use super::bench::{command_to_measure, interruption};
 use crate::failure::{Failure, REPORT, mend};
@@ -142,7 +142,8 @@ impl Profile {
         let Some(report) = profiled.report().cloned() else { return };
         let verdict = &mut profiled.analysis.verdict;
         let of_use = matches!(verdict.bottleneck, Bottleneck::Allocator | Bottleneck::PageFaults | Bottleneck::Strings);
-        if !of_use && verdict.share.allocator < 0.1 && verdict.best_speedup.1 < 1.15 || verdict.best_speedup.1 < 1.05 {
+        let best = verdict.best_speedup.1;
+        if !of_use && verdict.share.allocator < 0.1 && best < WORTH_TRYING || best < 1.05 {
             return;
         }
         let donor = donors::default_for(if cfg!(target_arch = "aarch64") { Arch::Aarch64 } else { Arch::X86_64 });

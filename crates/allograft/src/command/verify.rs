@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::Args;
 use hosts::{Examined, UnpackedGraft};
 use inspector::verify::{Check, Comparison, Definition, Difference, NotRun};
-use inspector::{InspectError, Libc, Strings};
+use inspector::{InspectError, Libc, Report, Strings};
 use trial::TrialOptions;
 
 use crate::command::{INCOMPLETE, verdict};
@@ -72,17 +72,21 @@ struct Verified {
     checks: Vec<Check>,
     differences: Vec<Difference>,
     not_run: Vec<NotRun>,
+    /// A check failed because the file is not what `verify` is for.
+    mistake: Option<Mistake>,
+}
+
+/// A file that is not a graft.
+enum Mistake {
+    /// It carries no donor.
+    Stock,
+    /// It was linked with this donor.
+    Linked(String),
 }
 
 impl Verified {
     fn ok(&self) -> bool {
         self.checks.iter().all(|check| check.ok)
-    }
-
-    /// Whether it has no note of `graft` on its entry points, as a program that was linked with a donor.
-    fn was_only_linked(&self) -> bool {
-        let is_missing = |check: &Check| !check.ok && check.detail.contains("no note on the entry points");
-        self.checks.iter().any(|check| check.name == "entries" && is_missing(check))
     }
 
     /// Says how many checks passed or failed, and which were not run.
@@ -119,46 +123,36 @@ impl Verify {
             ))
             .with_help("name the graft that this stock file belongs to"));
         }
-        let (mut verified, mut stock, mut linked) = (Vec::new(), Vec::new(), Vec::new());
-        for graft in grafts {
-            let (file, name) = (graft.libc.clone(), graft.name.clone());
-            let done = self.verify(graft, output)?;
-            if !done.ok() && is_stock(&file) {
-                stock.push(name);
-            } else if done.was_only_linked()
-                && let Some(donor) = donor_in(&file)
-            {
-                linked.push((name, donor));
-            }
-            verified.push(done);
-        }
+        let verified: Vec<Verified> =
+            grafts.into_iter().map(|graft| self.verify(graft, output)).collect::<Result<_, _>>()?;
         let ok = verified.iter().all(Verified::ok);
         let complete = verified.iter().all(|graft| graft.not_run.is_empty());
         if output.json {
             let mut document = json::Verified::new();
-            for Verified { path, stock, checks, differences, not_run } in &verified {
+            for Verified { path, stock, checks, differences, not_run, .. } in &verified {
                 document.add(path, stock.as_deref(), checks, differences, not_run);
             }
             output.document(document)?;
         } else {
             output.text(&listing(&verified, output))?;
         }
-        for (path, donor) in linked {
+        for Verified { path, mistake, .. } in &verified {
             let path = path.display();
-            output.error(
-                &Failure::unexpected(format!(
-                    "`{path}` has no note of `allograft graft`: it was linked with a donor, or a tool took the note away"
-                ))
-                .with_help(format!("`allograft inspect {path} --expect {donor}` checks what was linked")),
-            );
-        }
-        for path in stock {
-            let path = path.display();
-            output.error(
-                &Failure::unexpected(format!("`{path}` is not a graft: there is nothing to verify")).with_help(
+            let (message, help) = match mistake {
+                None => continue,
+                Some(Mistake::Linked(donor)) => (
+                    format!(
+                        "`{path}` has no note of `allograft graft`: it was linked with a donor, or a tool took the note \
+                         away"
+                    ),
+                    format!("`allograft inspect {path} --expect {donor}` checks what was linked"),
+                ),
+                Some(Mistake::Stock) => (
+                    format!("`{path}` is not a graft: there is nothing to verify"),
                     format!("graft it first: `allograft graft {path}`; `allograft inspect` says what it carries"),
                 ),
-            );
+            };
+            output.error(&Failure::unexpected(message).with_help(help));
         }
         Ok(match ok && !complete && self.strict {
             true => ExitCode::from(INCOMPLETE),
@@ -220,7 +214,8 @@ impl Verify {
                 examined.not_run.push(not_run("self-test", "left out with --static-only"));
             }
             let Examined { checks, not_run, .. } = examined;
-            return Ok(Verified { path, stock, checks, differences: Vec::new(), not_run });
+            let mistake = Mistake::find(&graft_bytes, executable, &checks);
+            return Ok(Verified { path, stock, checks, differences: Vec::new(), not_run, mistake });
         }
         let arch = inspector::inspect(&graft_bytes).map_err(malformed)?.arch;
         let Comparison { mut checks, differences } =
@@ -249,28 +244,36 @@ impl Verify {
             checks.extend(outcome.checks);
             left_out.extend(outcome.not_run);
         }
-        Ok(Verified { path, stock, checks, differences, not_run: left_out })
+        let mistake = Mistake::find(&graft_bytes, executable, &checks);
+        Ok(Verified { path, stock, checks, differences, not_run: left_out, mistake })
     }
 }
 
-/// Returns the donor that serves malloc in the file.
-fn donor_in(path: &Path) -> Option<String> {
-    let report = fs::read(path).ok().and_then(|bytes| inspector::inspect(&bytes).ok())?;
-    donors::find(&report.malloc.name).map(|donor| donor.name.to_owned())
+impl Mistake {
+    /// Returns the reason why a check of a file failed, if the file is not a graft.
+    fn find(file: &[u8], executable: bool, checks: &[Check]) -> Option<Mistake> {
+        if checks.iter().all(|check| check.ok) {
+            return None;
+        }
+        let report = inspector::inspect(file).ok()?;
+        if is_stock(&report) {
+            return Some(Mistake::Stock);
+        }
+        let donor = donors::find(&report.malloc.name).filter(|_| executable)?;
+        let is_linked = inspector::verify::is_without_note(file).unwrap_or(false);
+        is_linked.then(|| Mistake::Linked(donor.name.to_owned()))
+    }
 }
 
 /// Whether the file carries no donor at all: it was not grafted, or another tool took the graft's notes away.
-fn is_stock(path: &Path) -> bool {
-    let report = fs::read(path).ok().and_then(|bytes| inspector::inspect(&bytes).ok());
-    report.is_some_and(|report| {
-        let names = [Some(&report.malloc), report.libc_allocator.as_ref()];
-        report.strings != Strings::Grafted
-            && matches!(report.libc, Libc::Musl | Libc::Glibc)
-            && names
-                .into_iter()
-                .flatten()
-                .all(|allocator| donors::find(&allocator.name).is_none() && allocator.name != inspector::name::UNKNOWN)
-    })
+fn is_stock(report: &Report) -> bool {
+    let names = [Some(&report.malloc), report.libc_allocator.as_ref()];
+    report.strings != Strings::Grafted
+        && matches!(report.libc, Libc::Musl | Libc::Glibc)
+        && names
+            .into_iter()
+            .flatten()
+            .all(|allocator| donors::find(&allocator.name).is_none() && allocator.name != inspector::name::UNKNOWN)
 }
 
 fn not_run(name: &str, reason: &str) -> NotRun {

@@ -91,6 +91,11 @@ impl HostFile {
         &self.file
     }
 
+    /// Its first bytes, at most 512: enough for the header of a tar.
+    pub(crate) fn start(&self) -> &[u8] {
+        &self.start
+    }
+
     /// The kind of file, by its start.
     pub(crate) fn signature(&self) -> Signature {
         signature_of(&self.start)

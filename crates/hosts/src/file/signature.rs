@@ -44,6 +44,11 @@ impl Signature {
     }
 }
 
+/// Whether a file that begins so is a tar without compression (POSIX, pax: `magic` at offset 257).
+pub(crate) fn is_tar(start: &[u8]) -> bool {
+    start.get(257..262) == Some(b"ustar")
+}
+
 /// Reads the first bytes of the file at `path`.
 pub(crate) fn signature(path: &Path) -> Result<Signature, Error> {
     let mut start = Vec::with_capacity(512);

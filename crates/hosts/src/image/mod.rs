@@ -35,6 +35,7 @@ use crate::digest;
 use crate::error::rollback::Purpose;
 use crate::error::{Error, IoContext};
 use crate::file::attributes;
+use crate::file::host_file::HostFile;
 use crate::file::temporaries::{TemporaryFolder, new_file};
 use crate::host::planner::Planner;
 use crate::outcome::Grafts;
@@ -69,7 +70,7 @@ fn place_for(out: &Path, path: &Path, force: bool) -> Result<PathBuf, Error> {
             layout::holds_its_blobs(path)?;
             out::folder(out, Some(&path.canonicalize().context(path, "read")?))
         }
-        false => out::graft(out, path, force),
+        false => out::graft(out, &HostFile::open(path.to_owned())?, force),
     }
 }
 

@@ -1,13 +1,13 @@
 //! Whether a file or folder is a container image.
 
-use std::fs::{self, File};
-use std::io;
-use std::os::unix::fs::FileExt;
+use std::fs;
 use std::path::Path;
 
 use images::Format;
 
 use crate::error::{Error, IoContext};
+use crate::file::host_file::HostFile;
+use crate::file::signature::is_tar;
 
 /// Whether a folder or file is a container image, by its content.
 ///
@@ -30,17 +30,8 @@ pub(crate) fn is_image(path: &Path) -> Result<bool, Error> {
     }
 }
 
+/// Whether a file is a tar without compression, which can be edited.
 fn is_plain(path: &Path) -> Result<bool, Error> {
     let is_file = fs::metadata(path).context(path, "read")?.is_file();
-    Ok(is_file && File::open(path).and_then(|file| is_plain_tar(&file)).context(path, "read")?)
-}
-
-/// Whether a file is a tar without compression, which can be edited.
-fn is_plain_tar(file: &File) -> io::Result<bool> {
-    let mut magic = [0; 5];
-    match file.read_exact_at(&mut magic, 257) {
-        Ok(()) => Ok(magic == *b"ustar"),
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
-        Err(error) => Err(error),
-    }
+    Ok(is_file && is_tar(HostFile::open(path.to_owned())?.start()))
 }

@@ -14,7 +14,7 @@ use crate::error::skipped::Skipped;
 use crate::error::{Error, IoContext};
 use crate::file::attributes;
 use crate::file::bundle::Format;
-use crate::file::host_file::Identity;
+use crate::file::host_file::{HostFile, Identity};
 use crate::file::names::{backup_path, record_path};
 use crate::file::signature::signature_of;
 use crate::file::temporaries::new_file;
@@ -129,7 +129,8 @@ pub(crate) fn graft(
     observe: Observer<'_>,
 ) -> Result<Pending<Grafts>, Error> {
     let (request, watch) = (planner.request, planner.watch);
-    let out = request.out.as_deref().map(|out| out::graft(out, host, request.force)).transpose()?;
+    let place_for = |out: &Path| out::graft(out, &HostFile::open(host.to_owned())?, request.force);
+    let out = request.out.as_deref().map(place_for).transpose()?;
     let place = out.as_deref().unwrap_or(host);
     let purpose = if out.is_some() { Purpose::Write } else { Purpose::Graft };
     let sink = Sink::of_graft(request, purpose, [place], watch)?;

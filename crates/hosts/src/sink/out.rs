@@ -1,13 +1,13 @@
 //! The rule for where `-o` may write, the same for every target: it replaces no file that the user could miss.
 
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, IoContext, is_missing};
+use crate::file::host_file::HostFile;
 use crate::file::names::{folder_of, host_of_sidecar};
-use crate::file::signature::{Signature, signature_of};
+use crate::file::signature::{Signature, is_tar};
 
 fn refuse(out: &Path, reason: &'static str, help: &'static str) -> Error {
     Error::Out { out: out.to_owned(), reason, help }
@@ -53,51 +53,34 @@ pub(crate) fn file(out: &Path, host: Option<&Path>) -> Result<PathBuf, Error> {
 ///
 /// # Errors
 /// As for [`file`]; or an existing file would be lost.
-pub(crate) fn graft(out: &Path, host: &Path, force: bool) -> Result<PathBuf, Error> {
-    let place = file(out, Some(host))?;
-    if force || !place.exists() || may_be_replaced(&place, host)? {
+pub(crate) fn graft(out: &Path, host: &HostFile, force: bool) -> Result<PathBuf, Error> {
+    let place = file(out, Some(host.path()))?;
+    if force || !place.exists() || may_be_replaced(&HostFile::open(place.clone())?, host)? {
         return Ok(place);
     }
-    Err(Error::OutIsOther { out: out.to_owned(), host: host.to_owned() })
+    Err(Error::OutIsOther { out: out.to_owned(), host: host.path().to_owned() })
 }
 
 /// Whether the file is empty, a copy of the host, or a graft of the host's kind. Packed bundles and images are not
 /// unpacked for this check: any file of the same format may be replaced.
-fn may_be_replaced(there: &Path, host: &Path) -> Result<bool, Error> {
-    let (found, expected) = (start(there)?, start(host)?);
-    if found.is_empty() {
+fn may_be_replaced(there: &HostFile, host: &HostFile) -> Result<bool, Error> {
+    if there.start().is_empty() {
         return Ok(true);
     }
-    let kind = signature_of(&expected);
+    let kind = host.signature();
     if !matches!(kind, Signature::Archive | Signature::Executable) {
-        return Ok(signature_of(&found) == kind && is_tar(&found) == is_tar(&expected));
+        return Ok(there.signature() == kind && is_tar(there.start()) == is_tar(host.start()));
     }
-    let (found, stock) = (read(there)?, read(host)?);
+    let (found, stock) = (there.bytes()?, host.bytes()?);
     if found == stock {
         return Ok(true);
     }
-    let (Ok(report), Ok(of_stock)) = (inspector::inspect(&found), inspector::inspect(&stock)) else {
+    let (Ok(report), Ok(of_stock)) = (inspector::inspect(found), inspector::inspect(stock)) else {
         return Ok(false);
     };
     let named = donors::find(&report.malloc.name).is_some() || report.strings == inspector::Strings::Grafted;
-    let carries = named || transplant::carries_graft(&found);
+    let carries = named || transplant::carries_graft(found);
     Ok(carries && report.kind == of_stock.kind && report.arch == of_stock.arch)
-}
-
-fn read(path: &Path) -> Result<Vec<u8>, Error> {
-    fs::read(path).context(path, "read")
-}
-
-/// The first bytes of a file, enough for a tar header.
-fn start(path: &Path) -> Result<Vec<u8>, Error> {
-    let mut start = Vec::with_capacity(512);
-    File::open(path).and_then(|file| file.take(512).read_to_end(&mut start)).context(path, "read")?;
-    Ok(start)
-}
-
-/// Whether a file begins with the header of a tar (POSIX, pax: `magic` at offset 257).
-fn is_tar(start: &[u8]) -> bool {
-    start.get(257..262) == Some(b"ustar")
 }
 
 /// The folder to make. It must be missing or empty, and not inside `root`, the folder that is copied.
@@ -164,7 +147,8 @@ mod tests {
         ];
         for (there, may) in &others {
             for host in hosts.iter().chain([&program]) {
-                let (kept, forced) = (graft(there, host, false), graft(there, host, true));
+                let file = HostFile::open(host.clone()).unwrap();
+                let (kept, forced) = (graft(there, &file, false), graft(there, &file, true));
                 assert!(forced.is_ok(), "{} {}", there.display(), host.display());
                 match may.contains(&host) {
                     true => assert!(kept.is_ok(), "{} {}", there.display(), host.display()),

@@ -222,6 +222,17 @@ fn thread_distances(linked: &Linked<'_, '_>, found: &[u8], wanted: &mut [u8]) ->
     None
 }
 
+/// Whether an address is in a segment of the program, which precedes the donor, and the segment has this flag.
+pub(super) fn is_in_program(elf: &Elf<'_>, donor: u64, flag: u32, address: u64) -> bool {
+    loads(elf)
+        .any(|load| load.address < donor && load.flags & flag != 0 && address.wrapping_sub(load.address) < load.memory)
+}
+
+/// Whether `errno` can be so far from the thread pointer: it is a number of 32 bits in `struct pthread`.
+pub(super) fn is_place_of_errno(distance: u64) -> bool {
+    distance.cast_signed().unsigned_abs() < 4096 && distance.is_multiple_of(4)
+}
+
 /// Checks the fields that describe the program to the donor.
 fn parameters(
     elf: &Elf<'_>,
@@ -234,12 +245,7 @@ fn parameters(
     let at = linked.symbol("transplant_parameters")?;
     let words = elf.bytes.over(found);
     let word = |index: u64| words.u64((at + 8 * index) as usize).unwrap_or(0);
-    let in_code = |distance: u64| {
-        let address = base.wrapping_add(distance);
-        loads(elf).any(|load| {
-            load.address < base && load.flags & PF_X != 0 && address.wrapping_sub(load.address) < load.memory
-        })
-    };
+    let in_code = |distance: u64| is_in_program(elf, base, PF_X, base.wrapping_add(distance));
     let mut complaints = Vec::new();
     let mut expect = |what: &str, right: bool| {
         if !right {
@@ -256,7 +262,7 @@ fn parameters(
     let data_end = split + data.len() as u64;
     let sealed = linked.symbol("transplant_sealed_end")?;
     expect("what is made read-only", (6..10).map(word).eq([split, end, sealed - split, data_end - end]));
-    expect("errno", (word(10).cast_signed()).unsigned_abs() < 4096 && word(10) % 4 == 0);
+    expect("errno", is_place_of_errno(word(10)));
     expect("the end of threads", word(11) == 0 || in_code(word(11)));
     expect("main", in_code(word(12)));
     expect("the self-test", word(SELF_TEST) == 0);

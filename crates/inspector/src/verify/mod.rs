@@ -36,6 +36,7 @@ pub use needed::{needed, needed_library};
 pub use verified::{Seal, Unsound, Verified};
 
 use self::check::parse;
+use crate::entry_points::EntryPoints;
 use crate::error::InspectError;
 use crate::library::Library;
 use crate::note::Subject;
@@ -67,6 +68,15 @@ impl GraftKind {
             GraftKind::Redirected
         })
     }
+}
+
+/// Whether an executable has no note that says how a donor was put into it: if it carries one, it was linked with it.
+///
+/// # Errors
+/// It is not an ELF file, or too damaged to be read.
+pub fn is_without_note(executable: &[u8]) -> Result<bool, InspectError> {
+    let elf = parse(executable)?;
+    Ok(!needed::has_note(&elf) && !has_merged_note(&elf) && EntryPoints::parse(&elf).is_none())
 }
 
 /// The result of [`explain`].

@@ -5,9 +5,8 @@ use std::ops::Range;
 
 use super::{PF_W, VALUES, size_of_values};
 use crate::elf::{Elf, PF_X, SHF_ALLOC, SHT_RELA};
-use crate::entry_points::loads;
 use crate::report::Arch;
-use crate::verify::donor_image::{Linked, PARAMETERS, STREAMS, pairs};
+use crate::verify::donor_image::{Linked, PARAMETERS, STREAMS, is_in_program, is_place_of_errno, pairs};
 
 /// The words of `struct transplant_loader`.
 const WORDS: u64 = 7;
@@ -44,11 +43,7 @@ pub(in crate::verify) fn loader_parameters(
     let at = linked.symbol("transplant_parameters")?;
     let word = |index: u64| words.u64((at + 8 * index) as usize).unwrap_or(0);
     let address = |distance: u64| base.wrapping_add(distance);
-    let within = |flag: u32, address: u64| {
-        loads(elf).any(|load| {
-            load.address < base && load.flags & flag != 0 && address.wrapping_sub(load.address) < load.memory
-        })
-    };
+    let within = |flag: u32, address: u64| is_in_program(elf, base, flag, address);
     let mut complaints = Vec::new();
     let mut expect = |what: &str, right: bool| {
         if !right {
@@ -62,7 +57,7 @@ pub(in crate::verify) fn loader_parameters(
     let sealed = linked.symbol("transplant_sealed_end")?;
     let split = linked.data.address;
     expect("what is made read-only", (6..10).map(word).eq([split, 0, sealed - split, 0]));
-    expect("errno", (word(10).cast_signed()).unsigned_abs() < 4096 && word(10) % 4 == 0);
+    expect("errno", is_place_of_errno(word(10)));
     expect("the end of threads", within(PF_X, address(word(11))));
     expect("the end of processes", within(PF_X, address(word(STREAMS))));
     expect("programs", (12..PARAMETERS).all(|index| index == STREAMS || word(index) == 0));
