@@ -14,20 +14,18 @@ use crate::interference::{Finding, Outcome};
 /// Something that a program does again and again.
 #[derive(Debug, Clone, Copy)]
 pub struct Endurance {
-    /// The name of the thing that is counted.
-    pub name: &'static str,
     program: &'static str,
     variable: &'static str,
     /// How many of them one run does. A run of more would meet the program's own limit of time.
     portion: usize,
 }
 
-/// All of them.
-pub const ENDURANCES: [Endurance; 3] = [
-    Endurance { name: "forks", program: "fork_stress", variable: "ALLOGRAFT_FORKS", portion: 5000 },
-    Endurance { name: "threads", program: "short_threads", variable: "ALLOGRAFT_THREADS", portion: 100_000 },
-    Endurance { name: "load", program: "pipeline", variable: "ALLOGRAFT_PIPELINE_SECONDS", portion: 60 },
-];
+/// Forks while threads allocate.
+pub static FORKS: Endurance = Endurance { program: "fork_stress", variable: "ALLOGRAFT_FORKS", portion: 5000 };
+/// Threads that live briefly.
+pub static THREADS: Endurance = Endurance { program: "short_threads", variable: "ALLOGRAFT_THREADS", portion: 100_000 };
+/// Seconds of producers and consumers.
+pub static LOAD: Endurance = Endurance { program: "pipeline", variable: "ALLOGRAFT_PIPELINE_SECONDS", portion: 60 };
 
 impl Endurance {
     /// Links the program with a donor, and runs it so many times.
@@ -81,11 +79,10 @@ fn linked(program: &str, donor: &'static Donor, folder: &Path) -> Result<PathBuf
 mod tests {
     use super::*;
 
-    const FORKS: Endurance = Endurance { portion: 40, ..ENDURANCES[0] };
-
     #[test]
     fn portions_are_counted() {
-        let outcome = FORKS.endure(donors::default_for(Arch::X86_64), 2).unwrap();
+        let few = Endurance { portion: 40, ..FORKS };
+        let outcome = few.endure(donors::default_for(Arch::X86_64), 2).unwrap();
         assert!(outcome.done == 80 && outcome.findings.is_empty(), "{outcome:?}");
     }
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
 use donors::Donor;
@@ -14,7 +14,7 @@ use fixtures::Arch;
 use format::Linked;
 use hosts::Request;
 
-use crate::flows::{Making, dynamic, libc, loader, program, program_anywhere};
+use crate::flows::{Making, archive, dynamic, loader, program, program_anywhere};
 use crate::interference::{Finding, Outcome, Share};
 use crate::places::{NOT_LOADED, Places, VERSION};
 
@@ -89,10 +89,6 @@ pub static HARMLESS: &[Harmless] = &[
                  or says that it cannot, and `bytes` was not run.",
     },
 ];
-
-fn archive(folder: &Path) {
-    fs::write(folder.join("libc.a"), libc()).expect("a file");
-}
 
 /// A graft of one donor, with what it was made from.
 #[derive(Debug)]
@@ -169,7 +165,7 @@ impl Graft {
         })
     }
 
-    /// Changes a share of the bytes, each once and for itself.
+    /// Changes a share of the bytes, one at a time.
     ///
     /// # Errors
     /// The places of the graft cannot be read, or a changed graft got no check at all.

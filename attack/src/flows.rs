@@ -93,7 +93,8 @@ fn put(path: &Path, bytes: &[u8]) {
     fs::write(path, bytes).expect("a file");
 }
 
-fn archive(folder: &Path) {
+/// A stock `libc.a`.
+pub(crate) fn archive(folder: &Path) {
     put(&folder.join("libc.a"), &libc());
 }
 

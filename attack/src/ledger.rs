@@ -34,21 +34,32 @@ pub const EXECUTIONS: &str = "executions";
 /// The processor time of a fuzzer in seconds.
 pub const SECONDS: &str = "seconds";
 
-/// Returns the day, as `2026-11-28`.
-pub fn today() -> String {
-    jiff::Timestamp::now().strftime("%Y-%m-%d").to_string()
+/// The day and the commit of a run.
+#[derive(Debug, Clone)]
+pub struct Stamp {
+    day: String,
+    commit: String,
 }
 
-/// Returns the commit of this checkout, its first 10 digits.
-///
-/// # Errors
-/// When git does not say.
-pub fn commit() -> Result<String> {
-    let mut git = Command::new("git");
-    let output = git.args(["rev-parse", "--short=10", "HEAD"]).current_dir(tools::workspace::root()).output();
-    let output = output.context("git does not start")?;
-    ensure!(output.status.success(), "git knows no commit here");
-    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+impl Stamp {
+    /// Returns those of a run that begins now, in this checkout.
+    ///
+    /// # Errors
+    /// When git does not say which commit this is.
+    pub fn now() -> Result<Stamp> {
+        let mut git = Command::new("git");
+        let output = git.args(["rev-parse", "--short=10", "HEAD"]).current_dir(tools::workspace::root()).output();
+        let output = output.context("git does not start")?;
+        ensure!(output.status.success(), "git knows no commit here");
+        let commit = String::from_utf8(output.stdout)?.trim().to_owned();
+        Ok(Stamp { day: jiff::Timestamp::now().strftime("%Y-%m-%d").to_string(), commit })
+    }
+
+    /// Returns a line of the run.
+    pub fn line(&self, attack: &str, flow: &str, count: u64, findings: u64) -> Line {
+        let Stamp { day, commit } = self.clone();
+        Line { day, commit, attack: attack.to_owned(), flow: flow.to_owned(), count, findings }
+    }
 }
 
 /// The path of the ledger.
@@ -108,31 +119,52 @@ const FUZZED: Table = Table {
     end: "<!-- end of the fuzzers -->",
 };
 
+/// The sums of some attacks.
+struct Sums<'l> {
+    /// By what was attacked: a sum for each attack.
+    rows: BTreeMap<&'l str, Vec<u64>>,
+    /// The findings, by what was attacked.
+    findings: BTreeMap<&'l str, u64>,
+}
+
+impl<'l> Sums<'l> {
+    /// Adds up the lines of these attacks.
+    fn new(lines: &'l [Line], attacks: &[&str]) -> Sums<'l> {
+        let mut sums = Sums { rows: BTreeMap::new(), findings: BTreeMap::new() };
+        for line in lines {
+            let Some(column) = attacks.iter().position(|attack| *attack == line.attack) else { continue };
+            sums.rows.entry(&line.flow).or_insert_with(|| vec![0; attacks.len()])[column] += line.count;
+            *sums.findings.entry(&line.flow).or_default() += line.findings;
+        }
+        sums
+    }
+
+    /// Returns a table: a row for each thing, with the cells that `cells` makes of its sums and findings, and one for
+    /// all together.
+    fn table(&self, head: &[&str], cells: impl Fn(&[u64], u64) -> Vec<String>) -> String {
+        let mut text = String::new();
+        let mut row = |first: &str, cells: Vec<String>| {
+            let _ = writeln!(text, "| {first} | {} |", cells.join(" | "));
+        };
+        row(head[0], head[1..].iter().map(|word| (*word).to_owned()).collect());
+        row("---", head[1..].iter().map(|_| "---:".to_owned()).collect());
+        let mut together = vec![0; head.len() - 1];
+        for (name, counts) in &self.rows {
+            row(name, cells(counts, self.findings[name]));
+            together.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+        }
+        let all = cells(&together, self.findings.values().sum());
+        row("**together**", all.iter().map(|sum| format!("**{sum}**")).collect());
+        text
+    }
+}
+
 /// Returns the sums of the fuzzers: a row for each target.
 pub fn fuzzed(lines: &[Line]) -> String {
-    let mut rows: BTreeMap<&str, [u64; 3]> = BTreeMap::new();
-    for line in lines {
-        let column = match line.attack.as_str() {
-            EXECUTIONS => 0,
-            SECONDS => 1,
-            _ => continue,
-        };
-        let row = rows.entry(&line.flow).or_default();
-        row[column] += line.count;
-        row[2] += line.findings;
-    }
-    let mut table = "| target | executions | processor minutes | inputs that failed |\n\
-                     | --- | ---: | ---: | ---: |\n"
-        .to_owned();
-    let mut sums = [0; 3];
-    for (target, row) in &rows {
-        let _ = writeln!(table, "| {target} | {} | {:.1} | {} |", row[0], row[1] as f64 / 60.0, row[2]);
-        sums.iter_mut().zip(row).for_each(|(sum, count)| *sum += count);
-    }
-    let [executions, seconds, failed] = sums;
-    let minutes = seconds as f64 / 60.0;
-    let _ = writeln!(table, "| **together** | **{executions}** | **{minutes:.1}** | **{failed}** |");
-    table
+    let head = ["target", "executions", "processor minutes", "inputs that failed"];
+    Sums::new(lines, &[EXECUTIONS, SECONDS]).table(&head, |sums, failed| {
+        vec![sums[0].to_string(), format!("{:.1}", sums[1] as f64 / 60.0), failed.to_string()]
+    })
 }
 
 /// A table on the page: what its rows are, and the attacks that it counts, each with the head of its column.
@@ -149,24 +181,14 @@ const TABLES: [Columns; 3] = [
 
 /// Returns the sums as tables: a row for each flow, kind of graft or donor, a column for each attack.
 pub fn table(lines: &[Line]) -> String {
-    let mut text = String::new();
-    for (rows, attacks) in TABLES {
-        let mut sums: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
-        let mut together = vec![0; attacks.len()];
-        for line in lines {
-            let Some(column) = attacks.iter().position(|(attack, _)| *attack == line.attack) else { continue };
-            sums.entry(&line.flow).or_insert_with(|| vec![0; attacks.len()])[column] += line.count;
-            together[column] += line.count;
-        }
-        let mut row = |cells: Vec<String>| text += &format!("| {} |\n", cells.join(" | "));
-        row([rows].into_iter().chain(attacks.iter().map(|(_, head)| *head)).map(str::to_owned).collect());
-        row(std::iter::once("---").chain(attacks.iter().map(|_| "---:")).map(str::to_owned).collect());
-        for (name, counts) in &sums {
-            row([(*name).to_owned()].into_iter().chain(counts.iter().map(u64::to_string)).collect());
-        }
-        let bold = |sum: &u64| format!("**{sum}**");
-        row(["**together**".to_owned()].into_iter().chain(together.iter().map(bold)).collect());
+    let (mut text, mut findings) = (String::new(), 0);
+    for (rows, columns) in TABLES {
+        let (attacks, heads): (Vec<&str>, Vec<&str>) = columns.iter().copied().unzip();
+        let sums = Sums::new(lines, &attacks);
+        let head = [vec![rows], heads].concat();
+        text += &sums.table(&head, |sums, _| sums.iter().take(attacks.len()).map(u64::to_string).collect());
         text.push('\n');
+        findings += sums.findings.values().sum::<u64>();
     }
     text += "Changed bytes that `verify` accepts:\n\n| graft | byte | why it does no harm |\n| --- | --- | --- |\n";
     for Harmless { kind, place, reason } in HARMLESS {
@@ -174,7 +196,6 @@ pub fn table(lines: &[Line]) -> String {
         let _ = writeln!(text, "| {kind} | {place} | {reason} |");
     }
     text.push('\n');
-    let findings: u64 = lines.iter().map(|line| line.findings).sum();
     let _ = writeln!(text, "Runs that found something: {findings}.");
     text
 }

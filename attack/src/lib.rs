@@ -17,6 +17,7 @@
 //! | `power` | what a run had written when the power was lost |
 //! | `races` | several runs at once, some of them killed |
 //! | `traced` | a run under ptrace |
+//! | `workers` | work that is divided among threads |
 //!
 //! The attacks are a program of their own and not tests of the crate `hosts`, because what is attacked is what users
 //! start: the whole process with its threads, its loader's calls and its exit code. They work on x86_64 only, whose
@@ -36,3 +37,4 @@ mod places;
 pub mod power;
 pub mod races;
 mod traced;
+pub mod workers;

@@ -4,12 +4,12 @@
 mod command {
     use std::process::ExitCode;
     use std::sync::Mutex;
-    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;
 
     use anyhow::{Context, Result, ensure};
     use attack::fuzzing::{self, Outcome, Programs};
-    use attack::ledger::{self, Line};
+    use attack::ledger::{self, Line, Stamp};
+    use attack::workers;
     use clap::Parser;
     use targets::{TARGETS, Target};
 
@@ -77,39 +77,24 @@ mod command {
             return Ok(ExitCode::SUCCESS);
         }
         let programs = fuzzing::build()?;
-        let processors = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let jobs = asked.jobs.unwrap_or_else(processors);
+        let jobs = asked.jobs.unwrap_or_else(workers::processors);
         ensure!(jobs > 0, "`--jobs` takes a number above 0");
-        let (next, outcomes) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-        let mut troubles = 0;
-        std::thread::scope(|scope| {
-            let work_on = || {
-                let mut troubles = 0;
-                while let Some(target) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    match fuzzing::run(&programs, target, asked.time, asked.strict) {
-                        Ok(outcome) => {
-                            print(&programs, target, &outcome);
-                            outcomes.lock().expect("no thread panicked with it").push((*target, outcome));
-                        }
-                        Err(error) => {
-                            eprintln!("error: {error:#}");
-                            troubles += 1;
-                        }
-                    }
-                }
-                troubles
-            };
-            let workers: Vec<_> = (0..jobs).map(|_| scope.spawn(work_on)).collect();
-            troubles = workers.into_iter().map(|worker| worker.join().unwrap_or(1)).sum();
+        let stamp = asked.keep.then(Stamp::now).transpose()?;
+        let outcomes = Mutex::new(Vec::new());
+        let troubles = workers::each(&wanted, jobs, |target| {
+            let outcome = fuzzing::run(&programs, target, asked.time, asked.strict)?;
+            print(&programs, target, &outcome);
+            let mut outcomes = outcomes.lock().expect("no thread panicked with it");
+            // A run of hours may be ended early: what it has done counts.
+            let kept = stamp.as_ref().map_or(Ok(()), |stamp| ledger::keep(&lines(stamp, target, &outcome)));
+            outcomes.push(outcome);
+            kept
         });
         let outcomes = outcomes.into_inner().expect("no thread panicked with it");
-        let executions: u64 = outcomes.iter().map(|(_, outcome)| outcome.executions).sum();
-        let seconds: f64 = outcomes.iter().map(|(_, outcome)| outcome.time.as_secs_f64()).sum();
-        let findings = outcomes.iter().filter(|(_, outcome)| outcome.finding.is_some()).count();
+        let executions: u64 = outcomes.iter().map(|outcome| outcome.executions).sum();
+        let seconds: f64 = outcomes.iter().map(|outcome| outcome.time.as_secs_f64()).sum();
+        let findings = outcomes.iter().filter(|outcome| outcome.finding.is_some()).count();
         println!("{executions} executions in {:.2} hours of processor time, {findings} findings", seconds / 3600.0);
-        if asked.keep {
-            ledger::keep(&lines(&outcomes)?)?;
-        }
         ensure!(troubles == 0, "{troubles} targets did not run");
         Ok(if findings == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
@@ -124,24 +109,12 @@ mod command {
         println!("  when it is mended, keep the input in `fuzz/finds/{}`, which a test runs", target.name);
     }
 
-    fn lines(outcomes: &[(&Target, Outcome)]) -> Result<Vec<Line>> {
-        let (day, commit) = (ledger::today(), ledger::commit()?);
-        let line = |attack: &str, target: &Target, count: u64, findings: u64| Line {
-            day: day.clone(),
-            commit: commit.clone(),
-            attack: attack.to_owned(),
-            flow: target.name.to_owned(),
-            count,
-            findings,
-        };
-        let both = |(target, outcome): &(&Target, Outcome)| {
-            let findings = u64::from(outcome.finding.is_some());
-            [
-                line(ledger::EXECUTIONS, target, outcome.executions, findings),
-                line(ledger::SECONDS, target, outcome.time.as_secs(), 0),
-            ]
-        };
-        Ok(outcomes.iter().flat_map(both).collect())
+    fn lines(stamp: &Stamp, target: &Target, outcome: &Outcome) -> [Line; 2] {
+        let findings = u64::from(outcome.finding.is_some());
+        [
+            stamp.line(ledger::EXECUTIONS, target.name, outcome.executions, findings),
+            stamp.line(ledger::SECONDS, target.name, outcome.time.as_secs(), 0),
+        ]
     }
 
     #[cfg(test)]

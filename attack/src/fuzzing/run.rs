@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use targets::{Target, seeds};
 use tools::workspace;
 
@@ -86,28 +87,15 @@ pub fn run(programs: &Programs, target: &Target, time: Duration, strict: bool) -
     for line in errors.split(b'\n') {
         report.line(&String::from_utf8_lossy(&line?));
     }
-    let (code, time) = waited(&child)?;
+    let (status, figures) = measure::process::reap(child.id())?;
+    let (code, time) =
+        (ExitStatus::from_raw(status).code(), Duration::from_secs_f64(figures.user_s + figures.system_s));
     let _ = fs::remove_dir_all(&folders.temporary);
     let outcome = report.outcome(code, time)?;
     match outcome {
         Some(outcome) => Ok(outcome),
         None => bail!("the fuzzer of `{}` ended with {code:?}:\n{}", target.name, report.last.join("\n")),
     }
-}
-
-/// Waits for a child. Returns its exit code, if it was not ended by a signal, and its processor time.
-fn waited(child: &std::process::Child) -> Result<(Option<i32>, Duration)> {
-    let (mut status, mut usage) = (0, std::mem::MaybeUninit::<libc::rusage>::zeroed());
-    #[allow(unsafe_code, reason = "the standard library does not return the processor time of one child")]
-    // SAFETY: both pointers are to memory of their types, and all zeros are a valid rusage.
-    let (found, usage) =
-        unsafe { (libc::wait4(child.id().cast_signed(), &mut status, 0, usage.as_mut_ptr()), usage.assume_init()) };
-    ensure!(found == child.id().cast_signed(), "a fuzzer cannot be waited for: {}", std::io::Error::last_os_error());
-    let of = |time: libc::timeval| {
-        Duration::from_secs(time.tv_sec.unsigned_abs()) + Duration::from_micros(time.tv_usec.unsigned_abs())
-    };
-    let code = libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status));
-    Ok((code, of(usage.ru_utime) + of(usage.ru_stime)))
 }
 
 /// The facts in the lines that libFuzzer prints.

@@ -17,6 +17,7 @@ use crate::executor::{CallsRun, Executor, MemoryRun, RunError, TimedRun};
 
 pub use server::service;
 pub use spawn::end_group;
+pub use timed::reap;
 
 /// Runs programs as processes of their own process group.
 #[derive(Debug, Clone, Default)]

@@ -49,9 +49,13 @@ pub(super) fn wait(pid: u32, limit: Duration, processes: &Processes) -> Result<(
     }
 }
 
-/// Reaps an ended child and returns its figures.
+/// Waits for a child of this process, and reaps it. Returns its status as the kernel encodes it, and its figures,
+/// without the time by the wall clock.
+///
+/// # Errors
+/// There is no such child.
 #[expect(unsafe_code, reason = "wait4 gives the figures of one child, and nix has no wrapper of it")]
-pub(super) fn reap(pid: u32) -> Result<(i32, Figures), RunError> {
+pub fn reap(pid: u32) -> Result<(i32, Figures), RunError> {
     let mut status = 0;
     // SAFETY: a structure of numbers, for which zero is a value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
