@@ -127,7 +127,7 @@
       nodes.forEach((node, at) => node.classList.toggle("hit", hits.has(at)));
       graph.classList.toggle("searched", search.value.trim() !== "");
       line.textContent = search.value.trim()
-        ? `${hits.size} frames, ${(100 * share).toFixed(1)} % of the time`
+        ? `${hits.size} frames, ${(100 * share).toFixed(1)} % of the ${graph.dataset.whole}`
         : titles[zoom];
     });
     search.addEventListener("keydown", (event) => {

@@ -6,28 +6,67 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::rc::Rc;
 
 use crate::analysis::Profile;
 use crate::attribution::Class;
 use crate::roles::Role;
+use crate::size::size;
 
 /// A flame graph.
 #[derive(Debug, Default)]
 pub struct Flame {
     root: Node,
+    unit: Unit,
 }
 
-/// A function below its callers, and the time in it.
+/// A function below its callers, and the time in it or its bytes.
 #[derive(Debug, Default)]
 struct Node {
-    seconds: f64,
+    weight: f64,
     /// By name and colour, so that two runs draw the same.
-    children: BTreeMap<(String, Colour), Node>,
+    children: BTreeMap<(Rc<str>, Colour), Node>,
+}
+
+/// The unit of the widths of frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Unit {
+    /// Seconds of all threads.
+    #[default]
+    Seconds,
+    /// Bytes of the heap.
+    Bytes,
+}
+
+impl Unit {
+    /// The text in a graph's title.
+    fn whole(self, weight: f64) -> String {
+        match self {
+            Unit::Seconds => format!("{weight:.2} s of all threads"),
+            Unit::Bytes => size(weight as u64),
+        }
+    }
+
+    /// The text of a frame.
+    fn part(self, weight: f64) -> String {
+        match self {
+            Unit::Seconds => format!("{weight:.3} s"),
+            Unit::Bytes => size(weight as u64),
+        }
+    }
+
+    /// The name of the whole, for the result of a search.
+    fn name(self) -> &'static str {
+        match self {
+            Unit::Seconds => "time",
+            Unit::Bytes => "bytes",
+        }
+    }
 }
 
 /// The colour of a frame.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-enum Colour {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub(crate) enum Colour {
     Allocator,
     Strings,
     Lock,
@@ -38,7 +77,7 @@ enum Colour {
 }
 
 impl Colour {
-    fn for_role(role: Role) -> Colour {
+    pub(crate) fn for_role(role: Role) -> Colour {
         match role {
             Role::Allocator => Colour::Allocator,
             Role::Strings => Colour::Strings,
@@ -89,18 +128,18 @@ impl Profile {
             if seconds <= 0.0 {
                 continue;
             }
-            let mut path: Vec<(String, Colour)> = Vec::new();
+            let mut path: Vec<(Rc<str>, Colour)> = Vec::new();
             if !running {
                 let label = if attributed.running { "[waiting for a processor]" } else { label(attributed.class) };
-                path.push((label.to_owned(), Colour::Label));
+                path.push((label.into(), Colour::Label));
             }
             if self.recording.walks[sample.walk as usize].truncated {
-                path.push(("[truncated]".to_owned(), Colour::Label));
+                path.push(("[truncated]".into(), Colour::Label));
             }
             let stack = self.frames.stacks[sample.walk as usize].iter().rev();
             path.extend(stack.map(|number| {
                 let frame = &self.frames.all[*number as usize];
-                (frame.name.clone(), Colour::for_role(frame.role))
+                (frame.name.as_str().into(), Colour::for_role(frame.role))
             }));
             flame.add(path, seconds);
         }
@@ -134,12 +173,23 @@ const NAMED: f64 = 22.0 / WIDTH;
 pub(crate) const SCRIPT: &str = include_str!("flame.js");
 
 impl Flame {
-    fn add(&mut self, path: Vec<(String, Colour)>, seconds: f64) {
+    /// An empty graph of bytes.
+    pub(crate) fn of_bytes() -> Flame {
+        Flame { unit: Unit::Bytes, ..Flame::default() }
+    }
+
+    /// Whether there is nothing to draw.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.root.weight <= 0.0
+    }
+
+    /// Adds a stack, the outermost frame first.
+    pub(crate) fn add(&mut self, path: impl IntoIterator<Item = (Rc<str>, Colour)>, weight: f64) {
         let mut node = &mut self.root;
-        node.seconds += seconds;
+        node.weight += weight;
         for frame in path {
             node = node.children.entry(frame).or_default();
-            node.seconds += seconds;
+            node.weight += weight;
         }
     }
 
@@ -148,7 +198,7 @@ impl Flame {
         let mut lines = String::new();
         let mut open: Vec<(String, &Node)> = vec![(String::new(), &self.root)];
         while let Some((path, node)) = open.pop() {
-            let own = node.seconds - node.children.values().map(|child| child.seconds).sum::<f64>();
+            let own = node.weight - node.children.values().map(|child| child.weight).sum::<f64>();
             let micros = (own * 1e6).round();
             if !path.is_empty() && micros >= 1.0 {
                 // Writing to a string cannot fail.
@@ -179,19 +229,21 @@ impl Flame {
     }
 
     fn height(&self) -> usize {
-        TOP + deepest(&self.root, self.root.seconds) * HEIGHT + 6
+        TOP + deepest(&self.root, self.root.weight) * HEIGHT + 6
     }
 
     fn drawing(&self, title: &str, size: &str, style: &str) -> String {
-        let seconds = self.root.seconds;
+        let whole = self.root.weight;
         let mut text = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"flame\" {size} role=\"img\">{style}<rect \
-             class=\"paper\" width=\"100%\" height=\"100%\"/><text x=\"4\" y=\"20\" class=\"head\">{}: {seconds:.2} \
-             s of all threads</text>",
-            escaped(title)
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"flame\" data-whole=\"{}\" {size} role=\"img\">{style}<rect \
+             class=\"paper\" width=\"100%\" height=\"100%\"/><text x=\"4\" y=\"20\" class=\"head\">{}: {}</text>",
+            self.unit.name(),
+            escaped(title),
+            self.unit.whole(whole)
         );
-        if seconds > 0.0 {
-            draw(&mut text, ("all", Colour::Label), &self.root, 0.0, 0, self.height() - 6, seconds);
+        if whole > 0.0 {
+            let graph = Drawn { whole, bottom: self.height() - 6, unit: self.unit };
+            draw(&mut text, ("all", Colour::Label), &self.root, 0.0, 0, &graph);
         }
         text + "</svg>"
     }
@@ -199,15 +251,24 @@ impl Flame {
 
 /// How many frames are above each other, the one of all samples among them.
 fn deepest(node: &Node, all: f64) -> usize {
-    if node.seconds <= 0.0 || node.seconds / all < NARROWEST {
+    if node.weight <= 0.0 || node.weight / all < NARROWEST {
         return 0;
     }
     1 + node.children.values().map(|child| deepest(child, all)).max().unwrap_or(0)
 }
 
-/// Draws a frame, `left` seconds from the graph's left edge, and those above it. `all` is the seconds of the whole.
-fn draw(text: &mut String, frame: (&str, Colour), node: &Node, left: f64, depth: usize, bottom: usize, all: f64) {
-    let share = node.seconds / all;
+/// A graph that is drawn.
+struct Drawn {
+    /// The weight of all stacks.
+    whole: f64,
+    /// The place of its lower edge.
+    bottom: usize,
+    unit: Unit,
+}
+
+/// Draws a frame, which begins behind the weight `left` from the graph's left edge, and those above it.
+fn draw(text: &mut String, frame: (&str, Colour), node: &Node, left: f64, depth: usize, graph: &Drawn) {
+    let share = node.weight / graph.whole;
     if share < NARROWEST {
         return;
     }
@@ -216,12 +277,12 @@ fn draw(text: &mut String, frame: (&str, Colour), node: &Node, left: f64, depth:
     let _ = write!(
         text,
         "<svg x=\"{:.4}%\" y=\"{}\" width=\"{:.4}%\" height=\"{}\" data-depth=\"{depth}\" data-name=\"{name}\"><title>\
-         {name}: {:.3} s, {:.1} %</title><rect class=\"{}\" width=\"100%\" height=\"100%\"/>",
-        100.0 * left / all,
-        bottom - (depth + 1) * HEIGHT,
+         {name}: {}, {:.1} %</title><rect class=\"{}\" width=\"100%\" height=\"100%\"/>",
+        100.0 * left / graph.whole,
+        graph.bottom - (depth + 1) * HEIGHT,
         100.0 * share,
         HEIGHT - 1,
-        node.seconds,
+        graph.unit.part(node.weight),
         100.0 * share,
         frame.1.class()
     );
@@ -231,8 +292,8 @@ fn draw(text: &mut String, frame: (&str, Colour), node: &Node, left: f64, depth:
     text.push_str("</svg>");
     let mut left = left;
     for ((name, colour), child) in &node.children {
-        draw(text, (name, *colour), child, left, depth + 1, bottom, all);
-        left += child.seconds;
+        draw(text, (name, *colour), child, left, depth + 1, graph);
+        left += child.weight;
     }
 }
 
@@ -278,7 +339,7 @@ mod tests {
 
     fn flame() -> Flame {
         let mut flame = Flame::default();
-        let frame = |name: &str| (name.to_owned(), Colour::Other);
+        let frame = |name: &str| (name.into(), Colour::Other);
         flame.add(vec![frame("main"), frame("Vec<T>::push"), frame("malloc")], 0.75);
         flame.add(vec![frame("main")], 0.25);
         flame

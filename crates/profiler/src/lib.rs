@@ -27,6 +27,9 @@
 //! | `flame` | flame graphs, as SVG and as collapsed stacks |
 //! | `page` | the report as a page |
 //! | `pprof`, `firefox` | formats of other tools |
+//! | [`size`] | numbers of bytes and of blocks for people |
+//! | `protobuf` | messages of protocol buffers |
+//! | [`heap`] | heap profiles: call sites, retention, growth |
 //! | `error` | the errors of a recording |
 
 mod analysis;
@@ -40,6 +43,7 @@ mod firefox;
 mod flame;
 mod frame_size;
 mod frames;
+pub mod heap;
 mod library;
 mod lines;
 mod memory;
@@ -48,10 +52,12 @@ mod page;
 mod pprof;
 mod proc;
 mod processor;
+mod protobuf;
 mod recording;
 mod registers;
 mod roles;
 mod sampler;
+pub mod size;
 mod space;
 mod stop;
 mod symbols;

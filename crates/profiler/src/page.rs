@@ -58,6 +58,21 @@ fn parts(shares: &Shares) -> [f64; 9] {
     [running, lock, memory, faults, strings, own_lock, io, wait, cpu]
 }
 
+/// Returns a page with the looks and the script of all reports.
+pub(crate) fn document(title: &str, body: &str) -> String {
+    let theme = format!(
+        ":root{{color-scheme:light dark;--paper:#fff;--ink:#1c1e21;--quiet:#5c636b;--line:#d9dde2;--panel:#f4f6f8;\
+         --accent:#0b57a4;--warn:#8a5a00;--warn-panel:#fff6e0;{LIGHT}}}@media(prefers-color-scheme:dark){{:root{{\
+         --paper:#15181c;--ink:#e6e8eb;--quiet:#a0a8b1;--line:#343a42;--panel:#1e2329;--accent:#7db7f5;\
+         --warn:#ffcc66;--warn-panel:#2f2712;{DARK}}}}}"
+    );
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/><meta name=\"viewport\" \
+         content=\"width=device-width, initial-scale=1\"/><title>{title}</title>\
+         <style>{theme}{STYLE}{FRAMES}</style></head>\n<body>{body}<script>{SCRIPT}</script></body></html>\n"
+    )
+}
+
 impl Profile {
     /// The report: verdict, shares, shares over time, both flame graphs, call sites, circumstances.
     pub fn page(&self) -> String {
@@ -94,17 +109,7 @@ impl Profile {
         body.push_str(&sites("Call sites by time on a processor", &analysis.running));
         body.push_str(&sites("Call sites by time blocked on locks", &analysis.locks));
         body.push_str(&self.circumstances());
-        let theme = format!(
-            ":root{{color-scheme:light dark;--paper:#fff;--ink:#1c1e21;--quiet:#5c636b;--line:#d9dde2;--panel:#f4f6f8;\
-             --accent:#0b57a4;--warn:#8a5a00;--warn-panel:#fff6e0;{LIGHT}}}@media(prefers-color-scheme:dark){{:root{{\
-             --paper:#15181c;--ink:#e6e8eb;--quiet:#a0a8b1;--line:#343a42;--panel:#1e2329;--accent:#7db7f5;\
-             --warn:#ffcc66;--warn-panel:#2f2712;{DARK}}}}}"
-        );
-        format!(
-            "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/><meta name=\"viewport\" \
-             content=\"width=device-width, initial-scale=1\"/><title>allograft profile</title>\
-             <style>{theme}{STYLE}{FRAMES}</style></head>\n<body>{body}<script>{SCRIPT}</script></body></html>\n"
-        )
+        document("allograft profile", &body)
     }
 
     /// The shares over time as a stacked chart, with the whole recording's in the key.

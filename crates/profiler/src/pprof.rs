@@ -7,46 +7,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 use crate::analysis::Profile;
-
-/// A protocol buffer's message while it is written.
-#[derive(Default)]
-struct Message(Vec<u8>);
-
-impl Message {
-    fn varint(&mut self, mut number: u64) {
-        while number >= 0x80 {
-            self.0.push((number & 0x7f) as u8 | 0x80);
-            number >>= 7;
-        }
-        self.0.push(number as u8);
-    }
-
-    /// A number, in a field of wire type 0. Readers take a missing field as zero.
-    fn number(&mut self, field: u32, number: u64) {
-        if number != 0 {
-            self.varint(u64::from(field) << 3);
-            self.varint(number);
-        }
-    }
-
-    /// Bytes, in a field of wire type 2.
-    fn bytes(&mut self, field: u32, bytes: &[u8]) {
-        self.varint(u64::from(field) << 3 | 2);
-        self.varint(bytes.len() as u64);
-        self.0.extend_from_slice(bytes);
-    }
-
-    fn message(&mut self, field: u32, message: &Message) {
-        self.bytes(field, &message.0);
-    }
-
-    /// Numbers side by side.
-    fn packed(&mut self, field: u32, numbers: impl IntoIterator<Item = u64>) {
-        let mut packed = Message::default();
-        numbers.into_iter().for_each(|number| packed.varint(number));
-        self.message(field, &packed);
-    }
-}
+use crate::protobuf::Message;
 
 /// The texts of a profile, by number; the first is empty.
 struct Texts {
@@ -133,22 +94,5 @@ impl Profile {
         // Writing to memory cannot fail.
         let _ = packed.write_all(&profile.0);
         packed.finish().unwrap_or_default()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_written_as_protocol_buffers_say() {
-        let mut message = Message::default();
-        message.number(1, 150);
-        message.number(2, 0);
-        message.bytes(2, b"testing");
-        message.packed(4, [3, 270, 86942]);
-        // The examples of protobuf.dev, "Encoding".
-        let expected = b"\x08\x96\x01\x12\x07testing\x22\x06\x03\x8e\x02\x9e\xa7\x05";
-        assert_eq!(message.0, expected);
     }
 }

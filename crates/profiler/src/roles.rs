@@ -187,6 +187,24 @@ pub(crate) fn role(name: &str) -> Role {
     if STRINGS.iter().any(|known| variant(known)) { Role::Strings } else { Role::Other }
 }
 
+/// Functions of libc that hand a new block to their caller.
+const HANDED_ON: &[&str] = &["strdup", "__strdup", "strndup", "__strndup", "wcsdup"];
+
+/// Whether a function only passes on a block that it allocates, so that the caller is who wants it: containers of Rust
+/// and C++, copies of strings. Unsure names are not among them.
+pub(crate) fn is_passed_through(name: &str) -> bool {
+    let plain = name.strip_prefix("void ").unwrap_or(name);
+    let rust = ["alloc::", "<alloc::", "<T as alloc::", "core::", "<core::", "hashbrown::", "<hashbrown::"];
+    // Rust's `std` and C++'s alike: what has parameters works for its caller.
+    let of_std = (plain.starts_with("std::") || plain.starts_with("<std::")) && plain.contains('<');
+    of_std
+        || HANDED_ON.contains(&name)
+        || rust.iter().any(|start| name.starts_with(start))
+        || plain.starts_with("__gnu_cxx::")
+        // Go's runtime. C's names have no dots.
+        || name.starts_with("runtime.")
+}
+
 /// Whether it is a slow path of Rust's own locks or of the locks of parking_lot.
 fn is_rust_lock(name: &str) -> bool {
     ["lock_contended", "read_contended", "write_contended", "RawMutex::lock_slow", "RawRwLock::lock_"]
@@ -211,6 +229,22 @@ mod tests {
         for name in ["memcpy_all_pages", "strlength", "mallocate", "main", "freeze", "memory", "lock"] {
             let expected = if name == "memcpy_all_pages" { Role::Strings } else { Role::Other };
             assert_eq!(role(name), expected, "{name}");
+        }
+        for name in [
+            "alloc::raw_vec::finish_grow",
+            "<alloc::string::String as core::clone::Clone>::clone",
+            "<T as alloc::slice::hack::ConvertVec>::to_vec",
+            "hashbrown::raw::RawTable<T,A>::reserve_rehash",
+            "std::vector<int, std::allocator<int> >::_M_realloc_insert<int>",
+            "void std::__cxx11::basic_string<char>::_M_construct<char const*>",
+            "std::__new_allocator<char>::allocate",
+            "runtime.growslice",
+            "strdup",
+        ] {
+            assert!(is_passed_through(name), "{name}");
+        }
+        for name in ["xmalloc", "allocate", "std::thread::spawn", "std::rt::lang_start", "core_dump", "strdup_all"] {
+            assert!(!is_passed_through(name), "{name}");
         }
         assert_eq!(role("pthread_mutex_lock"), Role::Lock);
         assert_eq!(role("std::sys::sync::mutex::futex::Mutex::lock_contended"), Role::Lock);
