@@ -17,8 +17,7 @@ use crate::similar::similar;
 
 const AFTER_HELP: &str = "\
 Exit codes: 0 done, 1 the check says no, 2 wrong usage or input, 3 refused,
-  4 not all was taken back, 5 not all was checked. After 1, 2, 3 and 5 every
-  file is as it was.
+  5 not all was checked: every file is as it was. 4: not all was taken back
 
 Examples:
   allograft bench ./program ARGS                # does it pay? changes nothing
@@ -86,6 +85,7 @@ pub(crate) enum Command {
     Donors(command::donors::Donors),
     Bench(Box<command::bench::Bench>),
     Profile(command::profile::Profile),
+    Heap(command::heap::Heap),
     Completions(command::completions::Completions),
     Man(command::man::Man),
 }

@@ -38,6 +38,7 @@ use crate::output::Output;
 use crate::shell::quoted;
 use crate::signals::is_ignored;
 pub(crate) use arms::{Arm, Libc};
+pub(crate) use executable::{check_rights, on_path};
 pub(crate) use host::StockMusl;
 pub(crate) use scratch::Scratch;
 pub(crate) use words::{case, first_value, measuring as command_to_measure, separated};

@@ -1,7 +1,7 @@
 //! `allograft graft`: puts an allocator and string functions into a libc.a, into an executable, or into all of a
 //! folder.
 
-mod executable;
+pub(crate) mod executable;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

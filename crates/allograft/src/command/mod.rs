@@ -6,6 +6,7 @@ pub(crate) mod completions;
 pub(crate) mod donors;
 pub(crate) mod emit;
 pub(crate) mod graft;
+pub(crate) mod heap;
 pub(crate) mod inspect;
 pub(crate) mod man;
 pub(crate) mod misplaced;
@@ -34,6 +35,7 @@ pub(crate) fn run(arguments: Arguments, output: &Output) -> Result<ExitCode, Fai
         Command::Donors(command) => command.run(output),
         Command::Bench(command) => command.run(output),
         Command::Profile(command) => command.run(output),
+        Command::Heap(command) => command.run(output),
         Command::Completions(command) => command.run(output),
         Command::Man(command) => command.run(output),
     }

@@ -12,6 +12,7 @@ use inspector::{GraftMethod, Libc, Link};
 use profiler::{Analysis, Bottleneck, Error, Options, Profile as Profiled, Target, WORTH_TRYING};
 
 use super::bench::{command_to_measure, interruption};
+use super::heap::run::HeapRun;
 use crate::failure::{Failure, REPORT, mend};
 use crate::number::whole;
 use crate::output::{Output, Page, Style, file};
@@ -36,7 +37,9 @@ use crate::shell::quoted;
   allograft profile --duration 10 -o profile ./server --port 8080
   # leaves the process running
   allograft profile --pid 1234 --duration 5
-  allograft profile -o profile --format pprof,firefox ./program")]
+  allograft profile -o profile --format pprof,firefox ./program
+  # what holds its memory? Runs a grafted copy
+  allograft profile --heap -o heap ./program ARGS")]
 pub(crate) struct Profile {
     /// Attach to this process
     ///
@@ -63,6 +66,19 @@ pub(crate) struct Profile {
     /// Write these into the folder of --out, too
     #[arg(long, value_name = "FORMAT", value_enum, value_delimiter = ',', requires = "out")]
     format: Vec<Format>,
+    /// Profile the heap: what holds its memory?
+    ///
+    /// Profile the heap in place of the time: grafts a copy of the program, in a temporary folder, with a donor that
+    /// samples blocks; runs it, and reports its live blocks by call site. With --out, writes heap.html, heap.json and
+    /// heap.pb.gz
+    #[arg(long, conflicts_with_all = ["pid", "rate", "format"])]
+    heap: bool,
+    /// With --heap: one sample for so many bytes
+    ///
+    /// With --heap: about one block is sampled each time that the program has allocated so many bytes; fewer bytes give
+    /// finer figures, and take more time
+    #[arg(long, value_name = "BYTES", requires = "heap", default_value_t = 512 << 10, value_parser = whole(1..=1_u64 << 40))]
+    sample_bytes: u64,
     /// Program and its arguments
     ///
     /// The program and its arguments. With --json, its standard output goes to standard error
@@ -105,6 +121,11 @@ impl Profile {
         // Nothing is to be recorded for nothing.
         if let Some(folder) = &self.out {
             fs::create_dir_all(folder).map_err(Failure::io("make", folder))?;
+        }
+        if self.heap {
+            let duration = self.duration.map(Duration::from_secs_f64);
+            let (command, sample_bytes, out) = (&self.command, self.sample_bytes, self.out.as_deref());
+            return HeapRun { command, sample_bytes, duration, out }.run(output);
         }
         let target = match self.pid {
             Some(pid) => Target::Process(pid),
@@ -329,7 +350,7 @@ fn percent(share: f64) -> String {
 const WIDTH: usize = 100;
 
 /// Breaks a paragraph into lines.
-fn wrapped(text: &str, width: usize) -> Vec<String> {
+pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
         match lines.last_mut() {

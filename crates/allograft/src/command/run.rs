@@ -16,6 +16,7 @@ use std::os::unix::fs::symlink;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
 use rustix::process::{Pid, Signal, kill_process};
@@ -98,7 +99,7 @@ impl Run {
         })?;
         let mut command = Command::new(&self.command[0]);
         command.args(&self.command[1..]).env("PATH", path).env(VARIABLE, session);
-        let status = ended(&mut command)
+        let status = ended(&mut command, &|_, _| {})
             .map_err(|error| cannot(&format!("run `{}`", self.command[0].to_string_lossy()), error))?;
         summarise(&fs::read_to_string(report.path()).unwrap_or_default(), output);
         // Before this process ends by a signal, which drops nothing.
@@ -148,14 +149,16 @@ fn wrappers(path: &[PathBuf]) -> Result<PathBuf, Failure> {
 }
 
 /// Runs the command to its end. Signals that end this process alone are handed on to it; those of a terminal reach it
-/// by themselves, and this process waits for what it makes of them.
-fn ended(command: &mut Command) -> io::Result<ExitStatus> {
+/// by themselves, and this process waits for what it makes of them. `meanwhile` runs beside it, and has to return soon
+/// after the flag says that the command has ended.
+pub(crate) fn ended(command: &mut Command, meanwhile: &(dyn Fn(Pid, &AtomicBool) + Sync)) -> io::Result<ExitStatus> {
     let of_terminal = [SIGINT, SIGQUIT];
     let wanted = [SIGHUP, SIGTERM, SIGUSR1, SIGUSR2].into_iter().chain(of_terminal);
     let mut signals = Signals::new(wanted.filter(|signal| !is_ignored(*signal)))?;
     let handle = signals.handle();
     let mut child: Child = command.spawn()?;
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let has_ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for signal in signals.forever().filter(|signal| !of_terminal.contains(signal)) {
@@ -165,7 +168,10 @@ fn ended(command: &mut Command) -> io::Result<ExitStatus> {
                 }
             }
         });
+        let has_ended = &has_ended;
+        scope.spawn(move || pid.map(|pid| meanwhile(pid, has_ended)));
         let status = child.wait();
+        has_ended.store(true, Ordering::Relaxed);
         handle.close();
         status
     })

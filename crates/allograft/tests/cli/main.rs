@@ -27,6 +27,7 @@ mod executables_strings;
 mod folders;
 mod foreign_executables;
 mod grafted_images;
+mod heap;
 mod images;
 mod inspect;
 mod integrations;

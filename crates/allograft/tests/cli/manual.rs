@@ -9,10 +9,11 @@ use fixtures::shell::word;
 
 use crate::lab::Lab;
 
-const COMMANDS: [&str; 9] = ["graft", "undo", "inspect", "verify", "emit", "run", "donors", "completions", "man"];
+const COMMANDS: [&str; 10] =
+    ["graft", "undo", "inspect", "verify", "emit", "run", "donors", "heap", "completions", "man"];
 
 /// The names of all pages; the first is that of the program.
-const PAGES: [&str; 14] = [
+const PAGES: [&str; 15] = [
     "",
     "graft",
     "undo",
@@ -24,6 +25,7 @@ const PAGES: [&str; 14] = [
     "donors",
     "bench",
     "profile",
+    "heap",
     "completions",
     "man",
     "cargo",

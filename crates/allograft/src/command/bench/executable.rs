@@ -23,7 +23,7 @@ pub(super) struct Executable {
 }
 
 /// Refuses a program that has other rights than its callers: the measured copies would not have them.
-pub(super) fn check_rights(path: &Path, typed: &str) -> Result<(), Failure> {
+pub(crate) fn check_rights(path: &Path, typed: &str) -> Result<(), Failure> {
     match hosts::is_privileged(path) {
         true => Err(Failure::refused(format!(
             "`{typed}` is setuid or setgid, or has capabilities: the measured programs would not have its rights"
@@ -143,7 +143,7 @@ impl Executable {
 }
 
 /// Returns the program that a shell would start for a word without a slash.
-pub(super) fn on_path(command: &OsString) -> Option<PathBuf> {
+pub(crate) fn on_path(command: &OsString) -> Option<PathBuf> {
     if command.to_string_lossy().contains('/') {
         return None;
     }

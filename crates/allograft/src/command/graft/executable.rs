@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::output::{Output, Page};
 
 /// The allocator that a graft leaves alone, as a clause whose subject is the program.
-pub(super) fn keeps_for_its_language(report: &Report) -> Option<String> {
+pub(crate) fn keeps_for_its_language(report: &Report) -> Option<String> {
     let language = report.language_allocator.as_ref()?;
     Some(format!(
         "keeps {} for its language's own blocks: only those of C code and of libc change hands",
@@ -22,7 +22,7 @@ pub(super) fn keeps_for_its_language(report: &Report) -> Option<String> {
 
 /// Returns the failure for an error. If the error is that there is no mallocng, it names the allocator that was found
 /// instead.
-pub(super) fn explained(error: hosts::Error, report: Option<&Report>) -> Failure {
+pub(crate) fn explained(error: hosts::Error, report: Option<&Report>) -> Failure {
     const UNTOLD: [&str; 3] = ["unknown", "none", "mallocng"];
     let other = report.map(|report| &report.malloc).filter(|malloc| !UNTOLD.contains(&malloc.name.as_str()));
     let other = other.filter(|_| error.has_no_mallocng());

@@ -26,6 +26,24 @@ pub(super) const VARIABLES: &[Variable] = &[
         text: "Read by programs that carry a donor: they report whenever they get this signal, such as `USR2`.",
     },
     Variable {
+        name: "ALLOGRAFT_HEAP",
+        commands: &["heap"],
+        text: "Read by programs that carry a donor: they write a heap profile at exit to this path, in which `%p` is the \
+               process, `%n` the number of the profile, and `%%` a percent sign. `:BYTES` after that samples one block \
+               for about so many bytes.",
+    },
+    Variable {
+        name: "ALLOGRAFT_HEAP_SIGNAL",
+        commands: &["heap"],
+        text: "Read by programs that carry a donor: they write a heap profile whenever they get this signal, such as \
+               `USR2`.",
+    },
+    Variable {
+        name: "ALLOGRAFT_HEAP_INTERVAL",
+        commands: &["heap"],
+        text: "Read by programs that carry a donor: they write a heap profile each time that so many seconds have passed.",
+    },
+    Variable {
         name: "ALLOGRAFT_CC",
         commands: &["cc"],
         text: "The compiler of `allograft cc`, with words of its own, if `--cc` names none.",
@@ -73,7 +91,7 @@ pub(super) const VARIABLES: &[Variable] = &[
     },
     Variable {
         name: "TMPDIR",
-        commands: &["verify", "bench", "inspect"],
+        commands: &["verify", "bench", "inspect", "profile"],
         text: "The folder of temporary files. The default is `/tmp`.",
     },
     Variable { name: "COLUMNS", commands: &[], text: "The width that help and tables are made for." },

@@ -10,7 +10,7 @@ use serde_json::Value;
 use syn::{Attribute, Expr, ExprLit, Fields, GenericArgument, Item, Lit, LitStr, Meta, PathArguments, Token, Type};
 
 /// The source files with the types, below `crates`.
-const SOURCES: [&str; 30] = [
+const SOURCES: [&str; 34] = [
     "allograft/src/json/mod.rs",
     "allograft/src/json/donors.rs",
     "allograft/src/json/emit.rs",
@@ -40,11 +40,15 @@ const SOURCES: [&str; 30] = [
     "measure/src/statistics/mod.rs",
     "measure/src/statistics/ratio.rs",
     "profiler/src/analysis.rs",
+    "profiler/src/heap/growth.rs",
+    "profiler/src/heap/reader.rs",
+    "profiler/src/heap/report.rs",
+    "profiler/src/heap/retention.rs",
     "profiler/src/verdict.rs",
 ];
 
 /// The documents: name of the golden files, the heading in the page, the type.
-pub(crate) const DOCUMENTS: [(&str, &str, &str); 11] = [
+pub(crate) const DOCUMENTS: [(&str, &str, &str); 12] = [
     ("graft", "`allograft graft --json`", "Document<Grafts>"),
     ("undo", "`allograft undo --json`", "Document<Undone>"),
     ("verify", "`allograft verify --json`", "Document<Verified>"),
@@ -54,6 +58,7 @@ pub(crate) const DOCUMENTS: [(&str, &str, &str); 11] = [
     ("emit_folder", "`allograft emit --as cmake --json`", "Document<EmittedFolder>"),
     ("bench", "`allograft bench --json`", "Results"),
     ("profile", "`allograft profile --json`", "Document<Analysis>"),
+    ("heap", "`allograft heap --json`, `profile --heap --json`", "Document<HeapReport>"),
     ("text", "`allograft man --json`, `completions --json`", "Document<Text>"),
     ("failure", "Any of them, when it fails", "Document<Failed>"),
 ];
