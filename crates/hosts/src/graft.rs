@@ -74,7 +74,7 @@ pub(crate) fn graft_observed(
             let tried = tried.or_else(|error| if was_changed(&host, planner) { Ok(None) } else { Err(error) })?;
             in_place(Hosts::File(Box::new(host)), tried, planner, observe)
         }
-        (Kind::Archive(host) | Kind::Executable(host), Some(out)) => to_file(&host, out, planner),
+        (Kind::Archive(host) | Kind::Executable(host), Some(out)) => to_file(host, out, planner),
         (Kind::Image(image), _) => image::graft(&image, planner),
         (Kind::Packed(host, format), _) => sink::bundle::graft(&host, format, planner, observe),
         (Kind::Folder(folder), None) => {
@@ -144,10 +144,23 @@ fn in_place(
     })
 }
 
+/// Makes and verifies the graft of a host, and returns it with the file that it was made of. A refusal counts only if
+/// the host is still that file: see [`was_changed`].
+fn prepare_current(mut host: HostFile, planner: &mut Planner<'_>) -> Result<(HostFile, PreparedGraft), Error> {
+    loop {
+        match prepared::prepare_file(&host, planner) {
+            Ok(prepared) => return Ok((host, prepared)),
+            Err(_) if was_changed(&host, planner) => host = host.current()?,
+            Err(refused) => return Err(refused),
+        }
+    }
+}
+
 /// Writes the graft of `host` to the file `out`, replacing any file there.
-fn to_file(host: &HostFile, out: &Path, planner: &mut Planner<'_>) -> Result<Pending<Grafts>, Error> {
-    let out = out::graft(out, host, planner.request.force)?;
-    let (prepared, bytes) = (prepared::prepare_file(host, planner)?, host.bytes()?);
+fn to_file(host: HostFile, out: &Path, planner: &mut Planner<'_>) -> Result<Pending<Grafts>, Error> {
+    let out = out::graft(out, &host, planner.request.force)?;
+    let (host, prepared) = prepare_current(host, planner)?;
+    let bytes = host.bytes()?;
     let (request, watch) = (planner.request, planner.watch);
     let mut grafted = prepared.elsewhere(out.clone(), request.dry_run);
     let mut ready = None;

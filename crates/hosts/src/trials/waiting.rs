@@ -54,7 +54,7 @@ fn a_program_runs_while_its_folder_is_not_locked() {
 }
 
 /// Grafts `host` while another process holds the lock of its folder and calls `other` before it releases the lock.
-fn after(host: &Path, donor: &str, other: impl Fn()) -> Grafts {
+fn after(host: &Path, request: &Request, other: impl Fn()) -> Grafts {
     let folder = File::open(host.parent().unwrap()).unwrap();
     folder.lock().unwrap();
     let held = RefCell::new(Some(folder));
@@ -63,7 +63,7 @@ fn after(host: &Path, donor: &str, other: impl Fn()) -> Grafts {
         other();
         held.take().unwrap().unlock().unwrap();
     };
-    let grafts = grafted(host, &request(donor), &Watch { locking: Some(&tell), ..Watch::default() });
+    let grafts = grafted(host, request, &Watch { locking: Some(&tell), ..Watch::default() });
     assert!(held.take().is_none(), "it waited for the lock");
     grafts
 }
@@ -78,7 +78,7 @@ fn what_another_did_before_is_taken_into_account() {
     grafted(&done, &request("mimalloc"), &Watch::default());
     let graft = fs::read(&done).unwrap();
     // The other process has grafted it: nothing is left to do.
-    let grafts = after(&host, "mimalloc", || {
+    let grafts = after(&host, &request("mimalloc"), || {
         fs::copy(backup_path(&done), backup_path(&host)).unwrap();
         fs::copy(record_path(&done), record_path(&host)).unwrap();
         fs::write(&host, &graft).unwrap();
@@ -89,7 +89,7 @@ fn what_another_did_before_is_taken_into_account() {
 
     // The other process has installed a new program there: that one is grafted, and restored by undo.
     let installed = Build { position_independent: true, ..Build::PLAIN }.program(other.path(), "new", ASKS);
-    let grafts = after(&host, "mimalloc", || {
+    let grafts = after(&host, &request("mimalloc"), || {
         fs::remove_file(&host).unwrap();
         fs::copy(&installed, &host).unwrap();
     });
@@ -114,11 +114,25 @@ fn a_refusal_counts_only_if_the_host_is_still_the_same() {
 
     // No other run is at work: the refusal counts.
     let graft = fs::read(&host).unwrap();
-    let refused = graft_observed(Target::open(&host).unwrap(), &request("snmalloc"), &Watch::default(), &|_| {});
-    assert_eq!(refused.err().unwrap().exit_code(), 3);
-    assert!(fs::read(&host).unwrap() == graft);
+    let out = backup.path().join("out");
+    let elsewhere = || Request { out: Some(out.clone()), ..request("snmalloc") };
+    for request in [request("snmalloc"), elsewhere()] {
+        let refused = graft_observed(Target::open(&host).unwrap(), &request, &Watch::default(), &|_| {});
+        assert_eq!(refused.err().unwrap().exit_code(), 3);
+        assert!(fs::read(&host).unwrap() == graft && !out.exists());
+    }
 
-    let grafts = after(&host, "snmalloc", || fs::rename(backup.path().join("stock"), &host).unwrap());
+    // The other run restores the host.
+    let restores = |kept: &str| fs::copy(backup.path().join("stock"), host.with_file_name(kept)).unwrap();
+    let restored = |kept: &str| fs::rename(host.with_file_name(kept), &host).unwrap();
+    restores("kept");
+    let grafts = after(&host, &elsewhere(), || restored("kept"));
+    assert_eq!(grafts.hosts[0].action, Action::Grafted);
+    assert!(fs::read(&host).unwrap() == stock && fs::read(&out).unwrap() != stock);
+
+    fs::write(&host, &graft).unwrap();
+    restores("kept");
+    let grafts = after(&host, &request("snmalloc"), || restored("kept"));
     assert_eq!(grafts.hosts[0].action, Action::Grafted);
     crate::undo::undo(&host).unwrap();
     assert!(fs::read(&host).unwrap() == stock);
