@@ -63,6 +63,7 @@ fn remedies() -> Vec<Remedy> {
         Remedy::GraftFirst { folder: path() },
         Remedy::HostOfBackup { host: path() },
         Remedy::UndoBackup { backup: path(), host: path() },
+        Remedy::CopyBackup { backup: path(), host: path(), may_run: true, changed: true },
         Remedy::WrittenElsewhere,
         Remedy::Resume { grafting: true, hosts: vec![path()] },
         Remedy::Resume { grafting: false, hosts: vec![path()] },
@@ -70,6 +71,32 @@ fn remedies() -> Vec<Remedy> {
     let archive = archive.into_iter().map(Remedy::Archive);
     let executable = executable.into_iter().map(Remedy::Executable);
     archive.chain(executable).chain(obstacles.into_iter().map(Remedy::Elsewhere)).chain(others).collect()
+}
+
+/// The commands of a help are for a shell, whatever is in the paths.
+#[test]
+fn paths_are_words_of_the_commands() {
+    let (backup, host) = (PathBuf::from("it's stock"), PathBuf::from("a b"));
+    let copy =
+        |may_run, changed| help(&Remedy::CopyBackup { backup: backup.clone(), host: host.clone(), may_run, changed });
+    for changed in [true, false] {
+        let renamed = copy(true, changed);
+        assert!(
+            renamed.contains(r"`cp -p 'it'\''s stock' 'a b.new' && mv 'a b.new' 'a b'`, then `allograft undo` again"),
+            "{renamed}"
+        );
+        let written = copy(false, changed);
+        assert!(written.contains(r"`cp -p 'it'\''s stock' 'a b'`, then `allograft undo` again"), "{written}");
+    }
+    for remedy in [
+        Remedy::GraftFirst { folder: host.clone() },
+        Remedy::HostOfBackup { host: host.clone() },
+        Remedy::UndoBackup { backup: host.clone(), host: host.clone() },
+        Remedy::GraftPrograms(Programs { paths: vec![host.clone()], more: false }),
+    ] {
+        let text = help(&remedy);
+        assert!(text.contains(" 'a b'`") && !text.contains("ft a b") && !text.contains("undo a b"), "{text}");
+    }
 }
 
 #[test]
@@ -85,7 +112,8 @@ fn every_command_and_flag_of_a_remedy_exists() {
         })
     };
     for remedy in remedies() {
-        let text = help(&remedy);
+        // `cp` is no command of this program.
+        let text = help(&remedy).replace("cp -p ", "cp ");
         let mut named = 0;
         // A flag belongs to the command before it, or to `graft` without one.
         let mut command = "graft";

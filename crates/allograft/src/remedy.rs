@@ -1,6 +1,6 @@
 //! The help texts of errors, with this program's commands and flags. The core crates know neither.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use format::DonorKind;
 use hosts::{Emit, ForeignWays, Grafts, Obstacle, Operation, Programs, Remedy, Replacement};
@@ -57,15 +57,28 @@ pub(crate) fn help(remedy: &Remedy) -> String {
         Remedy::GraftStockOrKeep { surplus: DonorKind::Strings } => {
             "graft the stock `libc.a`, or keep the string functions: `--strings on`".to_owned()
         }
-        Remedy::GraftFirst { folder } => format!("graft it first: `allograft graft {}`", folder.display()),
+        Remedy::GraftFirst { folder } => format!("graft it first: `allograft graft {}`", word(folder)),
         Remedy::HostOfBackup { host } => {
-            format!("graft `{0}`, or get stock back with `allograft undo {0}`", host.display())
+            format!("graft `{}`, or get stock back with `allograft undo {}`", host.display(), word(host))
         }
         Remedy::UndoBackup { backup, host } => format!(
             "the backup was grafted by itself: `allograft undo {}`, then `allograft graft {}` and undo",
-            backup.display(),
-            host.display()
+            word(backup),
+            word(host)
         ),
+        Remedy::CopyBackup { backup, host, may_run, changed } => {
+            let command = copy_of_backup(backup, host, *may_run);
+            match changed {
+                true => format!(
+                    "if you want stock all the same: `{command}`, then `allograft undo` again; if the new file is to \
+                     stay, graft it"
+                ),
+                false => format!(
+                    "if you trust the backup: `{command}`, then `allograft undo` again; grafting again writes a \
+                     new record if the backup fits"
+                ),
+            }
+        }
         Remedy::WrittenElsewhere => {
             "it was written with `-o`, or moved away from its backup: stock is where you took it from. A program that was \
              linked with a graft, by `allograft cc` or a Cargo build with a donor, is linked again, with the stock libc.a"
@@ -79,6 +92,22 @@ pub(crate) fn help(remedy: &Remedy) -> String {
         }
         Remedy::Delete { files } => format!("delete what was written, once this is mended: {}", listed(files)),
         Remedy::Elsewhere(obstacle) => elsewhere(*obstacle).to_owned(),
+    }
+}
+
+/// The path as a word for a shell.
+fn word(path: &Path) -> String {
+    shell_quoted(&path.display().to_string())
+}
+
+/// The command that puts the backup in its host's place: by a rename if the host may be running.
+fn copy_of_backup(backup: &Path, host: &Path, may_run: bool) -> String {
+    match may_run {
+        true => {
+            let new = shell_quoted(&format!("{}.new", host.display()));
+            format!("cp -p {} {new} && mv {new} {}", word(backup), word(host))
+        }
+        false => format!("cp -p {} {}", word(backup), word(host)),
     }
 }
 
@@ -118,7 +147,7 @@ fn foreign(ways: &ForeignWays) -> String {
 /// The commands that graft the programs of a folder.
 fn of_programs(programs: &Programs) -> String {
     const SHOWN: usize = 3;
-    let command = |path: &PathBuf| format!("`allograft graft {}`", shell_quoted(&path.display().to_string()));
+    let command = |path: &PathBuf| format!("`allograft graft {}`", word(path));
     let shown: Vec<String> = programs.paths.iter().take(SHOWN).map(command).collect();
     let all = match (programs.paths.len().saturating_sub(SHOWN), programs.more) {
         (0, _) => String::new(),
@@ -145,7 +174,7 @@ fn shortened(names: &[&str]) -> String {
 fn emitted(emit: &Emit) -> String {
     let options: String = emit.options.split_whitespace().map(|option| format!(" --set {option}")).collect();
     let Emit { donor, arch, libc, library, searched, .. } = emit;
-    let path = shell_quoted(&library.display().to_string());
+    let path = word(library);
     let folder = if *searched { ", in a folder that its loader searches" } else { "" };
     format!(
         "write the file: `allograft emit --donor {donor} --target {arch}-linux-{libc} --as shared{options} -o {path}`{folder}. \

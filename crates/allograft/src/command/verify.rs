@@ -14,6 +14,7 @@ use crate::command::{INCOMPLETE, verdict};
 use crate::failure::{Failure, mend};
 use crate::json;
 use crate::output::{Output, Page, Style};
+use crate::shell::shell_quoted;
 use crate::target::located;
 
 /// Check a graft with independent code, and run programs
@@ -137,6 +138,7 @@ impl Verify {
             output.text(&listing(&verified, output))?;
         }
         for Verified { path, mistake, .. } in &verified {
+            let word = shell_quoted(&path.display().to_string());
             let path = path.display();
             let (message, help) = match mistake {
                 None => continue,
@@ -145,11 +147,11 @@ impl Verify {
                         "`{path}` has no note of `allograft graft`: it was linked with a donor, or a tool took the note \
                          away"
                     ),
-                    format!("`allograft inspect {path} --expect {donor}` checks what was linked"),
+                    format!("`allograft inspect {word} --expect {donor}` checks what was linked"),
                 ),
                 Some(Mistake::Stock) => (
                     format!("`{path}` is not a graft: there is nothing to verify"),
-                    format!("graft it first: `allograft graft {path}`; `allograft inspect` says what it carries"),
+                    format!("graft it first: `allograft graft {word}`; `allograft inspect` says what it carries"),
                 ),
             };
             output.error(&Failure::unexpected(message).with_help(help));

@@ -90,14 +90,8 @@ impl Error {
             Error::MalformedRecord { path, .. } => {
                 format!("compare the host with its backup, put the right one in place and delete `{}`", path.display())
             }
-            Error::ChangedSince { path, backup, kind, .. } => format!(
-                "if you want stock all the same: `{}`, then undo again; if the new file is to stay, graft it",
-                copy_of_backup(path, backup, *kind)
-            ),
-            Error::RecordMissing { path, backup, kind, .. } => format!(
-                "if you trust the backup: `{}`, then undo again; grafting again writes a new record if the backup fits",
-                copy_of_backup(path, backup, *kind)
-            ),
+            Error::ChangedSince { path, backup, kind, .. } => return copy_of_backup(path, backup, *kind, true),
+            Error::RecordMissing { path, backup, kind, .. } => return copy_of_backup(path, backup, *kind, false),
             Error::BackupMissing { kind, .. } | Error::BackupChanged { kind, .. } => {
                 format!("{}; grafting it afterwards makes a new backup", HostKind::stock_again(*kind))
             }
@@ -115,13 +109,10 @@ impl Error {
     }
 }
 
-/// The command that puts the backup in its host's place.
-fn copy_of_backup(host: &Path, backup: &Path, kind: Option<HostKind>) -> String {
-    let (backup, host) = (backup.display(), host.display());
-    match HostKind::may_be_running(kind) {
-        true => format!("cp -p {backup} {host}.new && mv {host}.new {host}"),
-        false => format!("cp -p {backup} {host}"),
-    }
+/// The remedy of an undo that cannot tell whether the backup is the host's stock file.
+fn copy_of_backup(host: &Path, backup: &Path, kind: Option<HostKind>, changed: bool) -> Remedy {
+    let may_run = HostKind::may_be_running(kind);
+    Remedy::CopyBackup { backup: backup.to_owned(), host: host.to_owned(), may_run, changed }
 }
 
 /// The help for a system call that failed during an undo, which has no other place to write to.
@@ -206,10 +197,9 @@ mod tests {
                 Error::ChangedSince { path: path(), found, expected, backup: backup.clone(), kind },
                 Error::RecordMissing { path: path(), record: path(), backup: backup.clone(), kind },
             ] {
-                let Remedy::Advice(help) = error.remedy() else { panic!("{error:?}") };
                 // A file that may be running is replaced by a rename.
-                let command = if renamed { "`cp -p host host.new && mv host.new host`" } else { "`cp -p host host`" };
-                assert!(help.contains(command), "{kind:?}: {help}");
+                let Remedy::CopyBackup { may_run, .. } = error.remedy() else { panic!("{error:?}") };
+                assert_eq!(may_run, renamed, "{kind:?}");
             }
         }
         // A folder's grafts are files of their own; the folder itself has only this.

@@ -83,6 +83,17 @@ pub enum Remedy {
         /// The host.
         host: PathBuf,
     },
+    /// Put the backup in the host's place by hand, then undo again.
+    CopyBackup {
+        /// The backup.
+        backup: PathBuf,
+        /// The host.
+        host: PathBuf,
+        /// Whether the host may be running, so that it is replaced and not written to.
+        may_run: bool,
+        /// Whether the host has changed since it was grafted; otherwise its record is missing.
+        changed: bool,
+    },
     /// The graft was written to a file of its own, and its stock file is where it was.
     WrittenElsewhere,
     /// Remove the obstacle, then undo these hosts' grafts: that brings stock back, or completes the undo.
