@@ -84,18 +84,25 @@ enum Kind {
     Nix,
 }
 
+/// What a [`Kind`] is written as.
+enum Artifact {
+    /// A file with a donor.
+    Donor(Form),
+    /// The folder of the build system with this name.
+    Integration(&'static str),
+}
+
 impl Kind {
-    /// The form of the file, or the name of the build system.
-    fn form(self) -> Result<Form, &'static str> {
+    fn artifact(self) -> Artifact {
         match self {
-            Kind::Object => Ok(Form::Object),
-            Kind::Archive => Ok(Form::Archive),
-            Kind::Shared => Ok(Form::Shared),
-            Kind::Bazel => Err("bazel"),
-            Kind::Cmake => Err("cmake"),
-            Kind::Make => Err("make"),
-            Kind::Meson => Err("meson"),
-            Kind::Nix => Err("nix"),
+            Kind::Object => Artifact::Donor(Form::Object),
+            Kind::Archive => Artifact::Donor(Form::Archive),
+            Kind::Shared => Artifact::Donor(Form::Shared),
+            Kind::Bazel => Artifact::Integration("bazel"),
+            Kind::Cmake => Artifact::Integration("cmake"),
+            Kind::Make => Artifact::Integration("make"),
+            Kind::Meson => Artifact::Integration("meson"),
+            Kind::Nix => Artifact::Integration("nix"),
         }
     }
 }
@@ -132,9 +139,9 @@ impl Emit {
     pub(crate) fn run(self, output: &Output) -> Result<ExitCode, Failure> {
         let _cleanup = Cleanup::on_signals()?;
         let Emit { choice, target, kind, out } = self;
-        let form = match kind.form() {
-            Ok(form) => form,
-            Err(name) => {
+        let form = match kind.artifact() {
+            Artifact::Donor(form) => form,
+            Artifact::Integration(name) => {
                 let integration = integrations::find(name)
                     .ok_or_else(|| Failure::usage(format!("this build has no files for `{name}`")).with_help(REPORT))?;
                 folder::write(integration, out, target.as_ref(), &choice, output)?;
@@ -358,5 +365,16 @@ mod tests {
         assert_eq!(archive.members().len(), 1);
         assert_eq!(archive.members()[0].data, object);
         assert!(archive.indexed().any(|(ordinal, symbol)| (ordinal, symbol) == (1, b"memcpy")));
+    }
+
+    /// Each build system's name is that of files that the program has, and each of these has a kind.
+    #[test]
+    fn every_kind_is_a_form_or_has_files() {
+        let names = Kind::value_variants().iter().filter_map(|kind| match kind.artifact() {
+            Artifact::Donor(_) => None,
+            Artifact::Integration(name) => Some(name),
+        });
+        let (names, known): (Vec<_>, Vec<_>) = (names.collect(), integrations::ALL.iter().map(|it| it.name).collect());
+        assert!(known.len() == names.len() && known.iter().all(|name| names.contains(name)), "{names:?} {known:?}");
     }
 }
