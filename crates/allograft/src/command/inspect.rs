@@ -97,20 +97,21 @@ struct Inspected {
     image: Option<usize>,
     /// Whether it was found in a folder that the user named.
     in_folder: bool,
+    /// The host whose backup it is: the file that `allograft undo` restores.
+    backup_of: Option<PathBuf>,
 }
 
 impl Inspected {
     /// A file of which nothing could be read.
     fn unread(path: PathBuf, failure: Failure) -> Inspected {
-        Inspected { path, sha256: None, result: Err(failure), image: None, in_folder: false }
+        Inspected { path, sha256: None, result: Err(failure), image: None, in_folder: false, backup_of: None }
     }
 
     /// Whether `--expect` is about it. In a folder it is not about start files and libraries without a malloc, nor
     /// about allograft's own backups.
     fn counts(&self, report: &Report) -> bool {
-        let is_backup = hosts::host_of_backup(&self.path).is_some_and(|host| host.is_file());
         let has_none = report.kind != inspector::Kind::Executable && report.malloc.name == inspector::name::NONE;
-        !self.in_folder || !(is_backup || has_none)
+        !self.in_folder || !(self.backup_of.is_some() || has_none)
     }
 }
 
@@ -219,7 +220,7 @@ impl Inspect {
 
 /// A file in the document.
 fn described<'i>(file: &'i Inspected, as_expected: Option<bool>, seen: &'i [images::Seen]) -> json::File<'i> {
-    let described = json::File::new(&file.path, &file.result, as_expected);
+    let described = json::File::new(&file.path, &file.result, as_expected).backup_of(file.backup_of.as_deref());
     match file.image {
         Some(number) => described.in_image(number, &seen[number].image),
         None => described,
@@ -342,6 +343,8 @@ fn bill_of_materials(inspected: &[Inspected], seen: &[images::Seen], root: Optio
             name: name(&file.path),
             image: file.image.map(|number| seen[number].image.digest.as_deref().unwrap_or(&seen[number].image.path)),
             sha256: file.sha256.as_deref(),
+            // Whoever names a backup asks about it as about any other file.
+            backup_of: file.backup_of.as_deref().filter(|_| file.in_folder || file.image.is_some()).map(name),
             result: file.result.as_ref().map_err(Failure::whole),
         })
         .collect();
@@ -362,7 +365,8 @@ fn inspect_packed(path: &Path, hashed: bool, inspected: &mut Vec<Inspected>) {
     let mut hosts = Vec::new();
     let mut one = |path: PathBuf, bytes: &[u8]| {
         let sha256 = hashed.then(|| hosts::sha256(bytes));
-        hosts.push(Inspected { result: report(&path, bytes), sha256, image: None, in_folder: false, path });
+        let result = report(&path, bytes);
+        hosts.push(Inspected { result, sha256, image: None, in_folder: false, backup_of: None, path });
     };
     match hosts::for_each_host(path, &mut one) {
         Ok(_) => {
@@ -388,7 +392,8 @@ impl Reader<'_> {
             Err(error) => return Inspected::unread(path.clone(), unreadable(&path, error)),
         };
         let sha256 = self.hashed.then(|| hosts::sha256(&bytes));
-        Inspected { result: self.report(&path, &bytes), sha256, image: None, in_folder: false, path }
+        let backup_of = hosts::backup_of(&path, &bytes);
+        Inspected { result: self.report(&path, &bytes), sha256, image: None, in_folder: false, backup_of, path }
     }
 
     fn report(&mut self, path: &Path, bytes: &[u8]) -> Result<Report, Failure> {

@@ -38,6 +38,9 @@ pub(crate) struct File<'i> {
     /// The report on the file.
     #[serde(flatten)]
     report: Option<&'i Report>,
+    /// For backups of grafts: the path of the graft. `allograft undo` restores the backup in its place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    backup_of: Option<String>,
     /// With `--expect`: whether the file's malloc is the expected one. In images, of executables with a malloc only.
     #[serde(skip_serializing_if = "Option::is_none")]
     as_expected: Option<bool>,
@@ -50,7 +53,12 @@ impl<'i> File<'i> {
     /// The file at `path`, what came of it, and whether its malloc is the expected one.
     pub(crate) fn new(path: &Path, result: &'i Result<Report, Failure>, as_expected: Option<bool>) -> Self {
         let (report, error) = (result.as_ref().ok(), result.as_ref().err().map(Failure::whole));
-        File { path: text_of(path), image: None, platform: None, report, as_expected, error }
+        File { path: text_of(path), image: None, platform: None, report, backup_of: None, as_expected, error }
+    }
+
+    /// The file as the backup of a graft.
+    pub(crate) fn backup_of(self, host: Option<&Path>) -> Self {
+        File { backup_of: host.map(text_of), ..self }
     }
 
     /// The same, in an image.

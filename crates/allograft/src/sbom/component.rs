@@ -144,15 +144,16 @@ fn method(source: Source) -> Method {
 /// Returns the component of a file.
 pub(super) fn file(file: &File<'_>) -> Component {
     let hash = |content: &str| Hash { alg: "SHA-256", content: content.to_owned() };
-    let image = file.image.map(|image| property("allograft:image", image));
+    let backup = file.backup_of.as_deref().map(|host| property("allograft:backup-of", host));
+    let place = file.image.map(|image| property("allograft:image", image)).into_iter().chain(backup);
     Component {
         kind: "file",
         reference: format!("file:{}", file.placed(&file.name)),
         name: file.name.clone(),
         hashes: file.sha256.map(hash).into_iter().collect(),
         properties: match &file.result {
-            Ok(report) => image.into_iter().chain(properties(report)).collect(),
-            Err(reason) => image.into_iter().chain([property("allograft:error", reason)]).collect(),
+            Ok(report) => place.chain(properties(report)).collect(),
+            Err(reason) => place.chain([property("allograft:error", reason)]).collect(),
         },
         ..Component::default()
     }

@@ -34,6 +34,8 @@ pub(crate) struct File<'f> {
     pub(crate) image: Option<&'f str>,
     /// SHA-256 of its bytes in hexadecimal, unless it could not be read.
     pub(crate) sha256: Option<&'f str>,
+    /// The name of the graft whose backup it is. No program runs a backup, so its allocators are no components.
+    pub(crate) backup_of: Option<String>,
     /// The report, or the reason why it has none.
     pub(crate) result: Result<&'f Report, String>,
 }
@@ -61,7 +63,8 @@ pub(crate) fn cyclonedx(files: &[File<'_>]) -> Result<String, serde_json::Error>
     let mut dependencies = Vec::new();
     for file in files {
         let mut needed = BTreeSet::new();
-        for (role, allocator) in file.result.iter().flat_map(|report| component::allocators(report)) {
+        let runs = file.result.iter().filter(|_| file.backup_of.is_none());
+        for (role, allocator) in runs.flat_map(|report| component::allocators(report)) {
             if let Some(carried) = Carried::of(allocator) {
                 let reference = carried.reference();
                 let found = allocators.entry(reference.clone()).or_insert_with(|| Found::new(carried));
@@ -113,6 +116,7 @@ mod tests {
             name: (*name).to_owned(),
             image: None,
             sha256: Some("00"),
+            backup_of: name.strip_suffix(".allograft-stock").map(str::to_owned),
             result: Ok(*report),
         };
         let files: Vec<File<'_>> = files.iter().map(|pair| file(&(pair.0, pair.1))).collect();
@@ -138,6 +142,22 @@ mod tests {
         assert_eq!(files.len(), 4, "{bill:#}");
         assert_eq!(bill["dependencies"][0]["dependsOn"][0], "allocator:snmalloc@0.7.6");
         assert_eq!(bill["dependencies"][2]["dependsOn"].as_array().expect("a list").len(), 0);
+    }
+
+    #[test]
+    fn a_backup_is_a_file_without_allocators() {
+        let (one, stock) = (
+            report(allocator("snmalloc", Some("0.7.6"), Source::Note)),
+            report(allocator("mallocng", None, Source::Code)),
+        );
+        let bill = bill(&[("a", &one), ("a.allograft-stock", &stock)]);
+        let [library] = libraries(&bill)[..] else { panic!("{bill:#}") };
+        assert_eq!(library["name"], "snmalloc");
+        let backup = &bill["components"][1];
+        assert_eq!((&backup["name"], &backup["type"]), (&"a.allograft-stock".into(), &"file".into()));
+        let properties = backup["properties"].as_array().expect("a list");
+        assert!(properties.iter().any(|it| it["name"] == "allograft:backup-of" && it["value"] == "a"), "{bill:#}");
+        assert_eq!(bill["dependencies"][1]["dependsOn"].as_array().expect("a list").len(), 0);
     }
 
     #[test]

@@ -1,6 +1,10 @@
 //! `inspect`: the contents of each file, and the exit codes of `--expect`.
 
 use std::fs;
+use std::process::Command;
+
+use fixtures::program::Build;
+use serde_json::Value;
 
 use crate::lab::Lab;
 
@@ -68,6 +72,49 @@ fn a_grafted_folder_is_as_expected() {
     lab.run(["inspect", "sdk", "--expect", "mallocng"]).exits(1).says(&["`sdk/libc.a`"]);
     lab.run(["undo", "sdk"]).exits(0);
     lab.run(["inspect", "sdk", "--expect", "snmalloc"]).exits(1).says(&["`sdk/libc.a`"]);
+}
+
+/// The stock file that `undo` restores is no program of the folder or the image. Its name alone makes nothing a backup.
+#[test]
+fn backups_of_grafts_are_marked_as_such() {
+    let lab = Lab::new();
+    let source = "#include <stdio.h>\n#include <stdlib.h>\n\
+                  int main(int n, char **words) { char *volatile p = malloc(n); puts(words[0]); free(p); return 0; }\n";
+    Build::PLAIN.program(&lab.path(""), "start", source);
+    fs::create_dir_all(lab.path("root/bin")).unwrap();
+    fs::copy(lab.path("start"), lab.path("root/bin/server")).unwrap();
+    fs::copy(lab.path("start"), lab.path("root/bin/other.allograft-stock")).unwrap();
+    lab.run(["graft", "root/bin/server"]).exits(0);
+    crate::lab::tool(Command::new("tar").args(["-cf", "root.tar", "-C", "root", "."]).current_dir(lab.path("")));
+    let backup = "server.allograft-stock";
+    for (target, at) in [("root", "root/bin/"), ("root.tar", "/bin/")] {
+        let table = lab.run(["inspect", target]).exits(0).out;
+        let marked: Vec<&str> = table.lines().filter(|line| line.contains("backup of")).collect();
+        let end = format!("  {at}{backup}  (backup of server)");
+        assert!(marked.len() == 1 && marked[0].ends_with(&end), "{target}: {table}");
+
+        let document = lab.run(["inspect", "--json", target]).exits(0).json();
+        let files = document["files"].as_array().unwrap();
+        let backups: Vec<&Value> = files.iter().filter(|file| !file["backup_of"].is_null()).collect();
+        assert!(files.len() == 3 && backups.len() == 1, "{document:#}");
+        assert_eq!(backups[0]["backup_of"], format!("{at}server"));
+        assert_eq!(
+            (&backups[0]["path"], &backups[0]["malloc"]["name"]),
+            (&format!("{at}{backup}").into(), &"mallocng".into())
+        );
+
+        // The other file counts, whatever its name.
+        lab.run(["inspect", target, "--expect", "snmalloc"]).exits(1).says(&["other.allograft-stock"]);
+        let bill: Value =
+            serde_json::from_str(&lab.run(["inspect", "--sbom", "cyclonedx", target]).exits(0).out).unwrap();
+        let components = bill["components"].as_array().unwrap();
+        let mallocng = components.iter().find(|it| it["name"] == "mallocng").unwrap();
+        let occurrences = mallocng["evidence"]["occurrences"].as_array().unwrap();
+        let where_it_is: Vec<&str> = occurrences.iter().filter_map(|it| it["location"].as_str()).collect();
+        assert!(matches!(where_it_is[..], [one] if one.ends_with("other.allograft-stock")), "{bill:#}");
+    }
+    fs::remove_file(lab.path("root/bin/other.allograft-stock")).unwrap();
+    lab.run(["inspect", "root", "--expect", "snmalloc"]).exits(0);
 }
 
 #[test]

@@ -37,7 +37,7 @@ pub(crate) fn is_backup(path: &Path) -> bool {
 }
 
 /// The host of the backup at `path`; `None` if that is not the name of one.
-pub fn host_of_backup(path: &Path) -> Option<PathBuf> {
+pub(crate) fn host_of_backup(path: &Path) -> Option<PathBuf> {
     host_of_sidecar(path).filter(|_| is_backup(path))
 }
 

@@ -17,10 +17,11 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use tempfile::TempPath;
 
+use crate::digest::sha256;
 use crate::error::{Error, IoContext};
 use crate::file::attributes::{self, Attributes};
 use crate::file::host_file::real_file;
-use crate::file::names::record_path;
+use crate::file::names::{host_of_backup, record_path};
 use crate::file::temporaries::new_file;
 use crate::record::backup::Backup;
 
@@ -121,10 +122,48 @@ pub fn stock_of(libc: &Path) -> Result<Option<PathBuf>, Error> {
     record.stock(&host, Some(backup)).map(|stock| Some(stock.path))
 }
 
+/// Returns the host whose backup a file on disk is: it has the backup's name, and the host's record names its SHA-256 as
+/// that of stock. `None` if one of that is missing.
+pub fn backup_of(path: &Path, bytes: &[u8]) -> Option<PathBuf> {
+    backup_by_record(path, bytes, |host| Record::read(host).ok().flatten())
+}
+
+/// Like [`backup_of`], in files of which `read` returns the bytes.
+pub fn backup_among(path: &Path, bytes: &[u8], read: impl FnOnce(&Path) -> Option<Vec<u8>>) -> Option<PathBuf> {
+    backup_by_record(path, bytes, |host| Record::parse(&read(&record_path(host))?).ok())
+}
+
+fn backup_by_record(path: &Path, bytes: &[u8], read: impl FnOnce(&Path) -> Option<Record>) -> Option<PathBuf> {
+    let host = host_of_backup(path)?;
+    let record = read(&host)?;
+    (record.stock_sha256 == sha256(bytes)).then_some(host)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::fs;
+
+    /// A name is no proof: the record has to name the bytes.
+    #[test]
+    fn a_backup_is_known_by_name_and_record() {
+        let folder = tempfile::tempdir().unwrap();
+        let host = folder.path().join("server");
+        let backup = crate::file::names::backup_path(&host);
+        assert_eq!(backup_of(&backup, b"stock"), None, "no record");
+        let text = format!(
+            "{{\"schema_version\": 1, \"stock_sha256\": \"{}\", \"graft_sha256\": \"g\", \"donor\": \"d\", \
+             \"version\": \"v\", \"options\": \"\", \"allograft\": \"a\"}}",
+            sha256(b"stock")
+        );
+        fs::write(record_path(&host), &text).unwrap();
+        assert_eq!(backup_of(&backup, b"stock"), Some(host.clone()));
+        assert_eq!(backup_of(&backup, b"other"), None);
+        assert_eq!(backup_of(&host, b"stock"), None);
+        let read = |path: &Path| (path == record_path(&host)).then(|| text.clone().into_bytes());
+        assert_eq!(backup_among(&backup, b"stock", read), Some(host.clone()));
+        assert_eq!(backup_among(&backup, b"stock", |_| Some(b"{".to_vec())), None);
+    }
 
     #[test]
     fn a_record_of_another_schema_is_malformed() {

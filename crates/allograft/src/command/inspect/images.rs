@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use images::{Format, Image, Kind, Source};
+use images::{Format, Image, Kind, Source, Tree};
 use inspector::{Environment, Loader};
 
 use super::{Inspected, cannot};
@@ -132,19 +132,25 @@ fn one(source: &Source, image: &Image, hashed: bool, number: usize, inspected: &
         let inside = || PathBuf::from(format!("{}:{}", title(&source.path, image), shown.display()));
         let bytes = tree.read(&path);
         let sha256 = bytes.as_ref().ok().filter(|_| hashed).map(|bytes| hosts::sha256(bytes));
+        let mut backup_of = None;
         let result = match (bytes, root.place(&path, &node)) {
             (Ok(bytes), _) if !is_worth_inspecting(&bytes) => continue,
-            (Ok(bytes), Some(place)) => match loader.inspect_loaded(&bytes, &place) {
-                Ok(loaded) => {
-                    summary.add(&shown, &loaded);
-                    Ok(loaded.report)
+            (Ok(bytes), Some(place)) => {
+                backup_of = hosts::backup_among(&shown, &bytes, |record| read_in(&tree, record));
+                match loader.inspect_loaded(&bytes, &place) {
+                    Ok(loaded) => {
+                        if backup_of.is_none() {
+                            summary.add(&shown, &loaded);
+                        }
+                        Ok(loaded.report)
+                    }
+                    Err(error) => Err(cannot(&inside(), &error).with_help(error.help())),
                 }
-                Err(error) => Err(cannot(&inside(), &error).with_help(error.help())),
-            },
+            }
             (Err(problem), _) => Err(cannot(&inside(), problem)),
             (Ok(_), None) => continue,
         };
-        inspected.push(Inspected { path: shown, sha256, result, image: Some(number), in_folder: false });
+        inspected.push(Inspected { path: shown, sha256, result, image: Some(number), in_folder: false, backup_of });
     }
     if inspected.len() == before {
         let failure = cannot(Path::new(&title(&source.path, image)), "it holds no ELF file and no static archive");
@@ -158,10 +164,15 @@ fn one(source: &Source, image: &Image, hashed: bool, number: usize, inspected: &
     Seen { image: described, warnings, expectation: Expectation::default() }
 }
 
+/// Returns the bytes of a file of the image, whose path begins with the root.
+fn read_in(tree: &Tree, path: &Path) -> Option<Vec<u8>> {
+    tree.read(path.as_os_str().as_encoded_bytes().strip_prefix(b"/")?).ok()
+}
+
 impl Seen {
     /// Compares a file with the malloc that is expected in the executables of the image: `None` if it does not count.
     pub(super) fn expects(&mut self, file: &Inspected, expected: &str) -> Option<bool> {
-        let report = file.result.as_ref().ok()?;
+        let report = file.result.as_ref().ok().filter(|_| file.backup_of.is_none())?;
         if report.kind != inspector::Kind::Executable || report.malloc.name == inspector::name::NONE {
             return None;
         }

@@ -25,11 +25,16 @@ pub(super) fn text(inspected: &[Inspected], images: &[Seen], output: &Output) ->
 fn files(text: &mut Page, inspected: &[&Inspected], several: bool, output: &Output) {
     let read = || inspected.iter().filter_map(|file| Some((*file, file.result.as_ref().ok()?)));
     if several && !output.verbose {
-        table(text, read().map(|(file, report)| (file.path.display().to_string(), report)), output);
+        let named = |file: &Inspected| match backup(file) {
+            Some(backup) => format!("{}  ({backup})", file.path.display()),
+            None => file.path.display().to_string(),
+        };
+        table(text, read().map(|(file, report)| (named(file), report)), output);
         return;
     }
     for (file, report) in read() {
-        let _ = writeln!(text, "{}: {}", file.path.display(), in_one_line(report, output));
+        let backup = backup(file).map(|backup| format!("  {backup}")).unwrap_or_default();
+        let _ = writeln!(text, "{}: {}{backup}", file.path.display(), in_one_line(report, output));
         // Where the answer is `unknown`, the evidence is all that there is.
         let shown = |allocator: &Allocator| output.verbose || allocator.name == inspector::name::UNKNOWN;
         if shown(&report.malloc) {
@@ -62,6 +67,12 @@ fn files(text: &mut Page, inspected: &[&Inspected], several: bool, output: &Outp
             report.graft.detail
         );
     }
+}
+
+/// Returns whose backup it is, if it is one.
+fn backup(file: &Inspected) -> Option<String> {
+    let host = file.backup_of.as_ref()?.file_name().unwrap_or_default();
+    Some(format!("backup of {}", host.display()))
 }
 
 /// Returns the allocator, and what the file is.

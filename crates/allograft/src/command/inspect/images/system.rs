@@ -27,6 +27,8 @@ pub(super) fn is_wanted(path: &[u8], start: &[u8]) -> bool {
         || name.starts_with(b"ld.so.")
         || (name.starts_with(b"ld-musl-") && name.ends_with(b".path"))
         || folder == b"ld.so.conf.d"
+        // Records of grafts say which files are backups.
+        || name.ends_with(b".allograft.json")
 }
 
 /// Whether a file is an ELF file or an archive, by its first bytes.
