@@ -186,6 +186,7 @@ fn run(mut order: Order, bench: &Bench, output: &Output) -> Result<ExitCode, Fai
     }
     let arms = bench.arms_to_link(host.arch)?;
     let copies = CopyFolder::of(&order)?;
+    apart(&mut order, &configuration, &copies.folder().join("bench"))?;
     let folder = Scratch::at(copies.folder()).map_err(Failure::io("write in", copies.folder()))?;
     let homes: Vec<PathBuf> = (0..arms.len()).map(|number| folder.path().join(format!("arm{number}"))).collect();
     for (arm, home) in arms.iter().zip(&homes) {
@@ -211,11 +212,37 @@ fn run(mut order: Order, bench: &Bench, output: &Output) -> Result<ExitCode, Fai
     for word in &typed_options {
         command = format!("{command} {}", typed(std::slice::from_ref(word)));
     }
-    output.note(format_args!(
-        "`{}` is linked with stock now, as the first arm: a build links it anew",
-        program.display()
-    ));
     bench.run_linked(Linked { arms: &arms, programs, command, host: &host, folder }, output)
+}
+
+/// Has cargo build in `folder`. What it links is stock, and the user's programs, which may carry a donor, stay as they
+/// are, as do the records by which cargo knows what is built.
+///
+/// # Errors
+/// The folder's path is not UTF-8, and a configuration has to name it.
+fn apart(order: &mut Order, configuration: &Configuration, folder: &Path) -> Result<(), Failure> {
+    const OPTION: &str = "--target-dir";
+    let mut own = Vec::new();
+    let mut words = std::mem::take(&mut order.options).into_iter();
+    while let Some(word) = words.next() {
+        if word == OPTION {
+            words.next();
+        } else if !word.to_string_lossy().starts_with(&format!("{OPTION}=")) {
+            own.push(word);
+        }
+    }
+    own.extend([OPTION.into(), folder.into()]);
+    // Intermediate files may have another folder (The Cargo Book, Configuration, `build.build-dir`).
+    if configuration.has_build_folder() {
+        let folder = folder.to_str().ok_or_else(|| {
+            Failure::usage(format!("the path `{}` is not UTF-8", folder.display()))
+                .with_help("paths of the project have to be UTF-8")
+        })?;
+        let setting = format!("build.build-dir={}", toml::Value::from(folder));
+        own.extend(["--config".into(), setting.into()]);
+    }
+    order.options = own;
+    Ok(())
 }
 
 /// Builds the one program with cargo. The wrappers link it for every arm. Returns the program as cargo names it.
@@ -310,6 +337,25 @@ mod tests {
         ] {
             assert!(!asked(&words(asks_not)), "{asks_not}");
         }
+    }
+
+    #[test]
+    fn the_build_has_a_target_folder_of_its_own() {
+        let apart = |line: &str, file: &str| {
+            let folder = tempfile::tempdir().unwrap();
+            std::fs::create_dir(folder.path().join(".cargo")).unwrap();
+            std::fs::write(folder.path().join(".cargo/config.toml"), file).unwrap();
+            let configuration = Configuration::read(folder.path(), &[]).unwrap();
+            let mut order = arguments::parse(&words(line)).unwrap().order().unwrap();
+            super::apart(&mut order, &configuration, Path::new("/a b/bench")).unwrap();
+            order.options.iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>()
+        };
+        let expected = ["--release", "--target-dir", "/a b/bench"];
+        for line in ["build --release", "build --target-dir x --release", "build --release --target-dir=x"] {
+            assert_eq!(apart(line, "")[..3], expected, "{line}");
+        }
+        let with_intermediates = apart("build --release", "[build]\nbuild-dir = \"elsewhere\"\n");
+        assert_eq!(with_intermediates[3..], ["--config", "build.build-dir=\"/a b/bench\""]);
     }
 
     #[test]

@@ -62,6 +62,12 @@ impl Configuration {
         }
     }
 
+    /// Whether intermediate files have a folder other than the target folder.
+    pub(super) fn has_build_folder(&self) -> bool {
+        let variable = std::env::var_os("CARGO_BUILD_BUILD_DIR").filter(|folder| !folder.is_empty());
+        variable.is_some() || self.build("build-dir").is_some()
+    }
+
     /// Returns a program that cargo calls, from the environment variable, else from `build.KEY`.
     pub(super) fn program(&self, variable: &str, key: &str) -> Option<OsString> {
         if let Some(program) = std::env::var_os(variable).filter(|program| !program.is_empty()) {

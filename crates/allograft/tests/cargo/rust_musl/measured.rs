@@ -1,7 +1,10 @@
 //! `cargo allograft bench --donors`: one compilation, one link for each arm, and the results.
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::SystemTime;
 
 use fixtures::shell::word;
 use serde_json::Value;
@@ -10,6 +13,22 @@ use crate::project::{Project, TARGET};
 
 fn arm<'d>(document: &'d Value, name: &str) -> &'d Value {
     document["arms"].as_array().unwrap().iter().find(|arm| arm["name"] == name).unwrap()
+}
+
+/// Returns the files below a folder, each with its time and its content.
+fn files(folder: &Path) -> BTreeMap<PathBuf, (SystemTime, Vec<u8>)> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let entry = entry.unwrap();
+        match entry.file_type().unwrap().is_dir() {
+            true => found.extend(files(&entry.path())),
+            false => {
+                let modified = entry.metadata().unwrap().modified().unwrap();
+                found.insert(entry.path(), (modified, fs::read(entry.path()).unwrap()));
+            }
+        }
+    }
+    found
 }
 
 #[test]
@@ -34,6 +53,11 @@ fn a_project_is_compiled_once_and_measured_with_every_donor() {
         "src/main.rs",
         "fn main() {\n    let donor = std::env::args().nth(1).unwrap();\n    println!(\"{} {}\", app::work(2000), app::carries(&donor));\n}\n",
     );
+    // The user's own program and cargo's records of it stay as they are.
+    project.cargo(&format!("allograft build --release --target {TARGET}")).exits(0);
+    fs::remove_file(&log).unwrap();
+    let built = project.path("target").join(TARGET);
+    let before_bench = files(&built);
     let all = format!("allograft bench --target {TARGET} --donors all --rounds 1 --budget 1s --json");
     let document = |line: &str, code: i32| -> Value {
         let ran = project.cargo(line).exits(code);
@@ -46,6 +70,9 @@ fn a_project_is_compiled_once_and_measured_with_every_donor() {
     let count = |what: &str| fs::read_to_string(&log).unwrap().lines().filter(|line| *line == what).count();
     // One link is for cargo's own program, and one for each arm.
     assert_eq!((count("rustc"), count("link")), (1, 1 + arms.len()));
+
+    assert_eq!(files(&built), before_bench);
+    project.carries(&project.program("release", "app"), "snmalloc", "static-pie");
 
     // Each arm is the program with its donor: when the program looks for mimalloc, that arm's output differs from
     // stock's.
