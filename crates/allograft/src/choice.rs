@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
 use crate::output::printable;
+use crate::setting;
 use crate::similar::similar;
 
 /// The value of `--donor` that keeps musl's own allocator.
@@ -47,7 +48,7 @@ pub(crate) struct Choice {
     /// Set an option of the donor; repeatable
     ///
     /// Bake in an option of the donor; overrides the profile; can be given several times
-    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = setting)]
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = setting::parse)]
     settings: Vec<(String, i64)>,
 }
 
@@ -63,7 +64,7 @@ impl Choice {
     /// if the user named it; none for string functions alone.
     ///
     /// # Errors
-    /// Exit code 2 if no such allocator has the profile, or if options are set for none.
+    /// Exit code 2 if no such allocator has the profile or an option, or if options are set for none.
     pub(crate) fn candidates(&self) -> Result<Vec<Candidate>, Failure> {
         let donors: Vec<&'static Donor> = match self.donor.as_deref() {
             None => donors::defaults().collect(),
@@ -79,6 +80,9 @@ impl Choice {
             Some(Candidate { donor, settings })
         };
         let candidates: Vec<Candidate> = donors.iter().filter_map(candidate).collect();
+        // The donors that have the profile: those that may go in.
+        let having: Vec<&Donor> = candidates.iter().map(|candidate| candidate.donor).collect();
+        setting::check(&having, &self.settings)?;
         match donors.first() {
             Some(donor) if candidates.is_empty() => Err(no_profile(donor, &self.profile)),
             _ => Ok(candidates),
@@ -150,15 +154,6 @@ impl TypedValueParser for DonorNames {
     }
 }
 
-fn setting(text: &str) -> Result<(String, i64), String> {
-    let (key, value) = text.split_once('=').ok_or("expected KEY=VALUE, such as purge_delay=0")?;
-    if key.is_empty() {
-        return Err("the key is missing: expected KEY=VALUE, such as purge_delay=0".to_owned());
-    }
-    let value = value.parse().map_err(|_| format!("`{}` is not a whole number", printable(value)))?;
-    Ok((key.to_owned(), value))
-}
-
 /// The options of the donor's profile, if it has that one.
 fn of_profile(donor: &Donor, name: &str) -> Option<Vec<(String, i64)>> {
     Some(donor.profile(name)?.iter().map(|(option, value)| ((*option).to_owned(), *value)).collect())
@@ -180,9 +175,9 @@ mod tests {
 
     #[test]
     fn settings_are_whole_numbers() {
-        assert_eq!(setting("purge_delay=-1"), Ok(("purge_delay".to_owned(), -1)));
+        assert_eq!(setting::parse("purge_delay=-1"), Ok(("purge_delay".to_owned(), -1)));
         for wrong in ["purge_delay", "=1", "a=", "a=1.5", "a=b=1", "a=99999999999999999999"] {
-            assert!(setting(wrong).is_err(), "{wrong}");
+            assert!(setting::parse(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -45,6 +45,7 @@ mod remedies;
 mod remedy;
 mod rust;
 mod sbom;
+mod setting;
 mod shell;
 mod signals;
 mod similar;

@@ -9,6 +9,8 @@ use hosts::{Candidate, Request};
 use measure::results::Origin;
 
 use crate::failure::Failure;
+use crate::setting;
+use crate::similar::similar;
 
 /// An arm.
 #[derive(Debug, Clone)]
@@ -111,13 +113,44 @@ pub(super) const ALL: &str = "all";
 /// An entry of a list: every donor with each of its profiles that set something.
 const PROFILES: &str = "profiles";
 
-/// Returns the arms of the list, stock first. Without a list, those of `all`.
-pub(super) fn read(list: Option<&[String]>, arch: Arch, kind: HostKind) -> Result<Vec<Arm>, Failure> {
+/// The profile that `--for memory` adds to `all`.
+pub(super) const SMALL: &str = "small";
+
+/// The arms that the user asks for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Selection<'l> {
+    /// The names of `--donors`. `None`: `all`.
+    pub(super) names: Option<&'l [String]>,
+    /// The profile with which `all` has each donor once more, if the donor has that one.
+    pub(super) profile: Option<&'static str>,
+}
+
+impl Selection<'_> {
+    /// The names of `--donors`, or `all`.
+    fn names(&self) -> Vec<String> {
+        self.names.map_or_else(|| vec![ALL.to_owned()], <[String]>::to_vec)
+    }
+
+    /// Whether `all` is among the names.
+    pub(super) fn has_all(&self) -> bool {
+        self.names().iter().any(|name| name == ALL)
+    }
+
+    /// Returns the names of the donor's arms in `all`: alone, and with the profile.
+    pub(super) fn each(&self, donor: &donors::Donor) -> impl Iterator<Item = String> {
+        let profile = self.profile.filter(|profile| donor.profile(profile).is_some());
+        let name = donor.name;
+        std::iter::once(name.to_owned()).chain(profile.map(|profile| format!("{name}:{profile}")))
+    }
+}
+
+/// Returns the arms that were asked for, stock first.
+pub(super) fn read(asked: Selection<'_>, arch: Arch, kind: HostKind) -> Result<Vec<Arm>, Failure> {
     let mut arms = vec![Arm { name: STOCK.to_owned(), libc: Libc::Stock(Setting::Plain) }];
     let mut typed: Vec<String> = Vec::new();
-    for name in list.unwrap_or(&[ALL.to_owned()]) {
+    for name in &asked.names() {
         let several = match name.as_str() {
-            ALL => all(arch),
+            ALL => all(asked, arch),
             PROFILES => profiles(arch, &|_| true),
             _ if typed.contains(name) => {
                 return Err(Failure::usage(format!("arm `{name}` is there twice")).with_help("name each arm once"));
@@ -145,25 +178,34 @@ pub(super) struct Fitting<'f> {
     pub(super) takes: &'f dyn Fn(&donors::Donor) -> bool,
     /// Whether it starts with settings: a dynamic program of glibc.
     pub(super) is_settable: bool,
+    /// The names of the arms of `all`.
+    pub(super) all: &'f [String],
     /// The help for an arm that it cannot have.
     pub(super) help: &'f str,
 }
 
 impl Fitting<'_> {
-    /// Returns the arms of the list, stock first.
+    /// Returns the arms that were asked for, stock first.
     ///
     /// # Errors
     /// An arm that it cannot have.
-    pub(super) fn arms(&self, list: &[String], arch: Arch) -> Result<Vec<Arm>, Failure> {
-        // `profiles` are those of the donors that fit.
-        let mut expanded = Vec::new();
-        for name in list {
-            match name.as_str() {
-                PROFILES => expanded.extend(profiles(arch, self.takes).into_iter().filter(|name| !list.contains(name))),
-                _ => expanded.push(name.clone()),
-            }
+    pub(super) fn arms(&self, asked: Selection<'_>, arch: Arch) -> Result<Vec<Arm>, Failure> {
+        let list = asked.names();
+        let mut expanded: Vec<String> = Vec::new();
+        for name in &list {
+            // `all` and `profiles` are those that fit. An arm that is named as well has its own place.
+            let several = match name.as_str() {
+                ALL => self.all.to_vec(),
+                PROFILES => profiles(arch, self.takes),
+                _ => {
+                    expanded.push(name.clone());
+                    continue;
+                }
+            };
+            let new = several.into_iter().filter(|name| !list.contains(name) && !expanded.contains(name));
+            expanded.extend(new.collect::<Vec<_>>());
         }
-        let arms = read(Some(&expanded), arch, self.kind)?;
+        let arms = read(Selection { names: Some(&expanded), ..asked }, arch, self.kind)?;
         let unfit = arms.iter().find(|arm| match &arm.libc {
             Libc::Stock(setting) => *setting != Setting::Plain && !self.is_settable,
             Libc::Graft(graft) => !graft.donor.is_some_and(self.takes),
@@ -187,9 +229,9 @@ fn offered(arch: Arch) -> impl Iterator<Item = &'static donors::Donor> {
     donors::all().iter().filter(move |donor| donor.supports(arch))
 }
 
-fn all(arch: Arch) -> Vec<String> {
+fn all(asked: Selection<'_>, arch: Arch) -> Vec<String> {
     let strings = donors::strings().supports(arch).then(|| STRINGS.to_owned());
-    strings.into_iter().chain(offered(arch).map(|donor| donor.name.to_owned())).collect()
+    strings.into_iter().chain(offered(arch).flat_map(|donor| asked.each(donor))).collect()
 }
 
 fn profiles(arch: Arch, takes: &dyn Fn(&donors::Donor) -> bool) -> Vec<String> {
@@ -233,14 +275,7 @@ fn one(text: &str, arch: Arch, kind: HostKind) -> Result<Arm, Failure> {
             kind,
         }),
         _ => {
-            let known = || donors::all().iter().map(|donor| donor.name).collect::<Vec<_>>().join(", ");
-            let donor = donors::find(name).ok_or_else(|| {
-                Failure::usage(format!("there is no arm `{text}`")).with_help(format!(
-                    "arms are stock, strings, glibc (of a dynamic program with `:TUNABLE=VALUE` behind it), tcmalloc, mesh \
-                     and preload:PATH (of a dynamic program), and donors: {}; with `:PROFILE`, `:KEY=VALUE`, `:only` (without string functions) and `:strings` (with them) behind them",
-                    known()
-                ))
-            })?;
+            let donor = donors::find(name).ok_or_else(|| unknown(name, text))?;
             if !donor.supports(arch) {
                 return Err(Failure::usage(format!("donor `{name}` is not for {arch}"))
                     .with_help("`allograft donors` lists the architectures of every donor"));
@@ -259,6 +294,27 @@ fn one(text: &str, arch: Arch, kind: HostKind) -> Result<Arm, Failure> {
             .with_help("profiles and options are donors': `mimalloc:small`, `mimalloc:purge_delay=0`")),
         None => Ok(Arm { name: text.to_owned(), libc }),
     }
+}
+
+/// The failure of an arm whose name is that of no donor, and of nothing else.
+fn unknown(name: &str, text: &str) -> Failure {
+    let donors: Vec<&str> = donors::all().iter().map(|donor| donor.name).collect();
+    let others = [STOCK, STRINGS, GLIBC, PRELOAD, ALL, PROFILES].into_iter().chain(INSTALLED.map(|(name, _)| name));
+    let help = match similar(name, donors.iter().copied().chain(others)) {
+        Some(meant) => format!("did you mean `{}`?", text.replacen(name, meant, 1)),
+        None if donors::PROFILES.contains(&name) => {
+            let having = donors::all().iter().filter(|donor| donor.profile(name).is_some());
+            let arms: Vec<String> = having.map(|donor| format!("{}:{name}", donor.name)).collect();
+            format!("a profile stands behind its donor: {}", arms.join(", "))
+        }
+        None => format!(
+            "arms are stock, strings, glibc (of a dynamic program with `:TUNABLE=VALUE` behind it), tcmalloc, mesh and \
+             preload:PATH (of a dynamic program), and donors: {}; with `:PROFILE`, `:KEY=VALUE`, `:only` (without \
+             string functions) and `:strings` (with them) behind them",
+            donors.join(", ")
+        ),
+    };
+    Failure::usage(format!("there is no arm `{text}`")).with_help(help)
 }
 
 /// Returns the path of a shared object as the loader takes it, for the arm `text`.
@@ -316,19 +372,23 @@ impl ArmGraft {
         } else if part == PRELOAD && self.kind == HostKind::Shared {
             self.preload = true;
         } else if let Some((key, value)) = part.split_once('=') {
-            let value = value.parse().map_err(|_| {
-                Failure::usage(format!("`{value}` in `{part}` is not a whole number"))
-                    .with_help("`allograft donors` lists each option with its range")
+            let value = setting::number(value).map_err(|problem| {
+                Failure::usage(format!("`{part}`: {problem}"))
+                    .with_help(format!("`allograft donors {}` lists its options with their ranges", donor.name))
             })?;
-            self.settings.push((key.to_owned(), value));
+            let setting = (key.to_owned(), value);
+            setting::check(&[donor], std::slice::from_ref(&setting))?;
+            self.settings.push(setting);
         } else if donor.profile(part).is_some() {
             self.profile = Some(part.to_owned());
         } else {
             let having: Vec<&str> = donor.profiles.iter().map(|profile| profile.name).collect();
-            return Err(Failure::usage(format!("donor `{}` has no profile `{part}`", donor.name)).with_help(format!(
-                "it has: {}",
-                if having.is_empty() { "none".to_owned() } else { having.join(", ") }
-            )));
+            let help = match (similar(part, having.iter().copied()), having.as_slice()) {
+                (Some(meant), _) => format!("did you mean `{}:{meant}`?", donor.name),
+                (None, []) => format!("it has none: `{}` alone is what there is", donor.name),
+                (None, _) => format!("it has: {}", having.join(", ")),
+            };
+            return Err(Failure::usage(format!("donor `{}` has no profile `{part}`", donor.name)).with_help(help));
         }
         Ok(())
     }
@@ -464,7 +524,7 @@ mod tests {
     fn stock_comes_first_once() {
         let names = |list: &[&str]| {
             let list: Vec<String> = list.iter().map(|name| (*name).to_owned()).collect();
-            read(Some(&list), Arch::X86_64, HostKind::Archive)
+            read(Selection { names: Some(&list), profile: None }, Arch::X86_64, HostKind::Archive)
                 .map(|arms| arms.into_iter().map(|arm| arm.name).collect::<Vec<_>>())
         };
         assert_eq!(names(&["mimalloc", "stock"]).unwrap(), ["stock", "mimalloc"]);
@@ -477,18 +537,46 @@ mod tests {
         let profiles = names(&["profiles", "mimalloc", "all"]).unwrap();
         assert!(profiles.contains(&"mimalloc:small".to_owned()), "{profiles:?}");
         assert_eq!(profiles.iter().filter(|name| *name == "mimalloc").count(), 1);
+    }
+
+    fn names(arms: Vec<Arm>) -> Vec<String> {
+        arms.into_iter().map(|arm| arm.name).collect()
+    }
+
+    #[test]
+    fn lists_of_a_linked_program_have_the_arms_that_fit() {
+        let every = ["mimalloc", "snmalloc"].map(str::to_owned);
         let program = Fitting {
             name: "a linked executable",
             kind: HostKind::Executable,
             takes: &|donor| donor.has_blob(Arch::X86_64),
             is_settable: false,
+            all: &every,
             help: "",
         };
-        let list = ["mimalloc:small", "profiles"].map(str::to_owned);
-        let fitting: Vec<String> = program.arms(&list, Arch::X86_64).unwrap().into_iter().map(|arm| arm.name).collect();
-        assert!(fitting.contains(&"snmalloc:small".to_owned()) && fitting.contains(&"mimalloc:small".to_owned()));
-        assert!(!fitting.iter().any(|name| name.starts_with("jemalloc")), "{fitting:?}");
-        let all = read(None, Arch::X86_64, HostKind::Archive).unwrap();
-        assert!(all.len() > donors::all().len() && all[1].name == "strings");
+        let fitting = |list: &[&str]| {
+            let list: Vec<String> = list.iter().map(|name| (*name).to_owned()).collect();
+            names(program.arms(Selection { names: Some(&list), profile: None }, Arch::X86_64).unwrap())
+        };
+        let profiles = fitting(&["mimalloc:small", "profiles"]);
+        assert!(profiles.contains(&"snmalloc:small".to_owned()) && profiles.contains(&"mimalloc:small".to_owned()));
+        assert!(!profiles.iter().any(|name| name.starts_with("jemalloc")), "{profiles:?}");
+        assert_eq!(fitting(&["all"]), ["stock", "mimalloc", "snmalloc"]);
+        assert_eq!(
+            fitting(&["snmalloc", "all", "snmalloc:small"]),
+            ["stock", "snmalloc", "mimalloc", "snmalloc:small"]
+        );
+    }
+
+    #[test]
+    fn all_is_every_donor_and_for_memory_its_small_profile() {
+        let all = |profile| names(read(Selection { names: None, profile }, Arch::X86_64, HostKind::Archive).unwrap());
+        let (every, with_small) = (all(None), all(Some(SMALL)));
+        assert!(every.len() > donors::all().len() && every[1] == "strings");
+        let having = donors::all().iter().filter(|donor| donor.profile(SMALL).is_some()).count();
+        assert!(having > 2 && with_small.len() == every.len() + having, "{with_small:?}");
+        assert!(
+            with_small.contains(&"jemalloc:small".to_owned()) && !with_small.contains(&"hardened:small".to_owned())
+        );
     }
 }

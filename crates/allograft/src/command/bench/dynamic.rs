@@ -12,7 +12,7 @@ use measure::case::Invocation;
 use measure::results::Origin;
 use transplant::Executable;
 
-use super::arms::{self, Arm, ArmGraft, Fitting, Libc, Setting};
+use super::arms::{self, Arm, ArmGraft, Fitting, Libc, Selection, Setting};
 use super::preload::{self, PRELOAD};
 use super::template;
 use crate::failure::Failure;
@@ -94,11 +94,11 @@ impl Dynamic {
         arms.iter().any(|arm| matches!(&arm.libc, Libc::Graft(graft) if self.preloads(graft)))
     }
 
-    /// Returns stock and the arms of the list. Without a list: every donor that such a program can have, and glibc with
-    /// other settings if that is the program's libc.
-    pub(super) fn arms(&self, list: Option<&[String]>) -> Result<Vec<Arm>, Failure> {
-        let offered = donors::all().iter().filter(|donor| donor.has_library(self.arch));
-        let every: Vec<String> = offered.map(|donor| donor.name.to_owned()).collect();
+    /// Returns the arms that were asked for, stock first. `all` is every donor that such a program can have, alone and
+    /// with the selection's profile, and glibc with other settings if that is the program's libc.
+    pub(super) fn arms(&self, asked: Selection<'_>) -> Result<Vec<Arm>, Failure> {
+        let offered: Vec<_> = donors::all().iter().filter(|donor| donor.has_library(self.arch)).collect();
+        let every: Vec<&str> = offered.iter().map(|donor| donor.name).collect();
         let tunable = self.libc == "gnu";
         let settings = match tunable {
             true => {
@@ -108,16 +108,16 @@ impl Dynamic {
         };
         let help = format!("it can have: {}, each also `:preload`{settings}", every.join(", "));
         let tuned = arms::TUNED.into_iter().filter(|_| tunable).map(str::to_owned);
-        let all: Vec<String> = every.into_iter().chain(tuned).collect();
-        let list = list.unwrap_or(&all);
+        let all: Vec<String> = offered.iter().flat_map(|donor| asked.each(donor)).chain(tuned).collect();
         let program = Fitting {
             name: if tunable { "a dynamic program of glibc" } else { "a dynamic program of musl" },
             kind: arms::HostKind::Shared,
             takes: &|donor| donor.has_library(self.arch),
             is_settable: tunable,
+            all: &all,
             help: &help,
         };
-        program.arms(list, self.arch)
+        program.arms(asked, self.arch)
     }
 
     /// Makes the arm's file in `folder`, and returns its path: a copy of the program with a donor in it, or a shared

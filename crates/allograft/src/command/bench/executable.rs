@@ -8,10 +8,11 @@ use donors::Donor;
 use format::Arch;
 use hosts::Request;
 
-use super::arms::{self, Arm, Fitting, HostKind, Libc};
+use super::arms::{self, Arm, Fitting, HostKind, Libc, Selection};
 use super::cases::similar_case;
 use super::preparation::native;
 use crate::failure::Failure;
+use crate::shell::quoted;
 
 /// The user's program.
 pub(super) struct Executable {
@@ -54,7 +55,7 @@ impl Executable {
         if path.is_dir() {
             return Err(Failure::usage(format!("`{typed}` is a folder")).with_help(format!(
                 "name a program in it: `allograft bench {}/PROGRAM ARGS`",
-                typed.trim_end_matches('/')
+                quoted(typed.trim_end_matches('/'))
             )));
         }
         let is_program = match hosts::is_executable(&path) {
@@ -77,34 +78,26 @@ impl Executable {
         Ok(Executable { typed, path, arch, sha256 })
     }
 
-    /// Returns stock and the arms of the list. Without a list: every donor that goes into executables, alone and, if
-    /// some of the program's string functions can be exchanged, with string functions. If none can be exchanged,
-    /// returns the reason too.
-    pub(super) fn arms(&self, list: Option<&[String]>) -> Result<(Vec<Arm>, Option<String>), Failure> {
-        let every: Vec<String> = self.offered().map(|donor| donor.name.to_owned()).collect();
-        // `all` is everything that goes into such a program, which is also the default.
-        let (list, without) = match list.filter(|list| *list != [arms::ALL]) {
-            Some(list) => (list.to_vec(), None),
-            None => match self.no_strings() {
-                Some(reason) => (every.clone(), Some(reason)),
-                None => (
-                    self.offered().flat_map(|donor| [donor.name.to_owned(), arms::with_strings(donor)]).collect(),
-                    None,
-                ),
-            },
-        };
+    /// Returns the arms that were asked for, stock first. `all` is every donor that goes into executables, alone, with
+    /// the selection's profile and, if some of the program's string functions can be exchanged, with string functions.
+    /// If none can be exchanged, returns the reason too.
+    pub(super) fn arms(&self, asked: Selection<'_>) -> Result<(Vec<Arm>, Option<String>), Failure> {
+        let without = asked.has_all().then(|| self.no_strings()).flatten();
+        let with = |donor| without.is_none().then(|| arms::with_strings(donor));
+        let all: Vec<String> = self.offered().flat_map(|donor| asked.each(donor).chain(with(donor))).collect();
         let help = format!(
             "these go into executables: {}; with `:strings` behind them, string functions too",
-            every.join(", ")
+            self.offered().map(|donor| donor.name).collect::<Vec<_>>().join(", ")
         );
         let program = Fitting {
             name: "a linked executable",
             kind: HostKind::Executable,
             takes: &|donor: &Donor| donor.has_blob(self.arch),
             is_settable: false,
+            all: &all,
             help: &help,
         };
-        Ok((program.arms(&list, self.arch)?, without))
+        Ok((program.arms(asked, self.arch)?, without))
     }
 
     /// The donors that go into executables.

@@ -9,12 +9,12 @@ use format::Arch;
 use measure::case::{self, Case, Invocation};
 use measure::results::{Input, Origin};
 
-use super::arms::{self, Arm, HostKind, Libc};
+use super::arms::{self, Arm, HostKind, Libc, Selection};
 use super::dynamic::Dynamic;
 use super::executable::Executable;
 use super::host::StockMusl;
 use super::program::{Line, Recipe};
-use super::{Bench, Linked, OF_A_PROGRAM, Scratch, Work, interruption, render, suite, template, typed};
+use super::{Bench, Linked, OF_A_PROGRAM, Scratch, Wanted, Work, interruption, render, suite, template, typed};
 use crate::failure::Failure;
 use crate::output::Output;
 
@@ -40,7 +40,7 @@ impl Bench {
         let host = StockMusl::find(self.host.as_deref())?;
         let choice = suite::Choice {
             names: &self.suite,
-            donors: self.donors.as_deref(),
+            arms: self.selection(),
             threads: &self.threads,
             cc: self.cc.as_deref(),
             include: self.include.as_deref(),
@@ -54,7 +54,7 @@ impl Bench {
         let line = self.line(&self.command[1..]);
         self.reaches(&line)?;
         let executable = Executable::find(&self.command[0])?;
-        let (arms, without_strings) = executable.arms(self.donors.as_deref())?;
+        let (arms, without_strings) = executable.arms(self.selection())?;
         if self.donors.is_none() {
             output.note(format_args!(
                 "not measured, as they go into a libc.a only: {}; `--build CMD` links the program with each",
@@ -78,7 +78,7 @@ impl Bench {
     fn prepare_dynamic(&self, program: Dynamic, output: &Output, interrupted: &AtomicBool) -> Result<Work, Failure> {
         let line = self.line(&self.command[1..]);
         self.reaches(&line)?;
-        let arms = program.arms(self.donors.as_deref())?;
+        let arms = program.arms(self.selection())?;
         let folder = Scratch::new()?;
         let made = make_all(&arms, 1, output, interrupted, |arm, number| {
             program.make(arm, &folder.path().join(format!("arm{number}")))
@@ -105,7 +105,7 @@ impl Bench {
         }
         self.check_server()?;
         self.reaches(&self.line(&self.command))?;
-        let arms = arms::read(self.donors.as_deref(), arch, HostKind::Archive)?;
+        let arms = arms::read(self.selection(), arch, HostKind::Archive)?;
         match arms.iter().find(|arm| matches!(arm.libc, Libc::Glibc | Libc::Bump)) {
             None => Ok(arms),
             Some(arm) => Err(Failure::usage(format!("arm `{}` is not one that is linked with musl alone", arm.name))
@@ -132,6 +132,12 @@ impl Bench {
         let input = input("cargo", commands, host.typed.clone(), host.sha256.clone());
         let work = self.work(cases, arms.iter().map(origin).collect(), input, folder);
         self.measure(work, output, &interruption()?)
+    }
+
+    /// Returns the arms that the options ask for.
+    fn selection(&self) -> Selection<'_> {
+        let profile = (self.wanted == Wanted::Memory).then_some(arms::SMALL);
+        Selection { names: self.donors.as_deref(), profile }
     }
 
     /// Returns how a program is run with these words.
@@ -193,7 +199,7 @@ impl Bench {
         self.reaches(&line)?;
         let host = StockMusl::find(self.host.as_deref())?;
         native(&host.typed, host.arch)?;
-        let mut arms = arms::read(self.donors.as_deref(), host.arch, HostKind::Archive)?;
+        let mut arms = arms::read(self.selection(), host.arch, HostKind::Archive)?;
         if self.build_glibc.is_some() {
             arms::add_glibc(&mut arms);
         }

@@ -11,7 +11,7 @@ use clap::builder::{PossibleValue, TypedValueParser};
 use clap::error::ErrorKind;
 use measure::case::{Case, Invocation};
 
-use super::arms::{self, Arm, Libc};
+use super::arms::{self, Arm, Libc, Selection};
 use super::host::StockMusl;
 use super::preparation::{case_arms, each_or_none, input, make_all, native};
 use super::{Scratch, Work, template, words};
@@ -92,7 +92,7 @@ impl TypedValueParser for Cases {
 pub(super) struct Choice<'c> {
     /// The names of the programs. Empty: all.
     pub(super) names: &'c [String],
-    pub(super) donors: Option<&'c [String]>,
+    pub(super) arms: Selection<'c>,
     /// The numbers of threads. Empty: those of each program.
     pub(super) threads: &'c [u32],
     pub(super) cc: Option<&'c Path>,
@@ -110,8 +110,8 @@ pub(super) fn prepare(
     interrupted: &AtomicBool,
 ) -> Result<Work, Failure> {
     native(&host.typed, host.arch)?;
-    let mut arms = arms::read(choice.donors, host.arch, arms::HostKind::Archive)?;
-    if choice.donors.is_none() {
+    let mut arms = arms::read(choice.arms, host.arch, arms::HostKind::Archive)?;
+    if choice.arms.names.is_none() {
         arms::add_glibc(&mut arms);
     }
     let folder = Scratch::new()?;
