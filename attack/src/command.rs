@@ -38,7 +38,7 @@ struct Attack {
     /// Add the counts to attack/counts.tsv and docs/reliability.md
     #[arg(long)]
     keep: bool,
-    /// The program to attack
+    /// The program to attack, with `cargo-allograft` beside it
     #[arg(long, value_name = "PATH")]
     program: PathBuf,
 }
@@ -137,13 +137,24 @@ pub(crate) fn run() -> Result<ExitCode> {
     let amount = Amount { share: Share { step: asked.every, rest }, rounds: asked.rounds };
     let kinds = if asked.attacks.is_empty() { Kind::value_variants().to_vec() } else { asked.attacks.clone() };
     let work: Vec<Work> = kinds.iter().flat_map(|kind| Work::all(*kind)).collect();
-    let work: Vec<Work> = work.into_iter().filter(|work| work.title().contains(&asked.only)).collect();
+    let (missing, work): (Vec<Work>, Vec<Work>) = work
+        .into_iter()
+        .filter(|work| work.title().contains(&asked.only))
+        .partition(|work| matches!(work, Work::Flow(_, _, flow) if flow.needs_rust() && !fixtures::has_rust_musl()));
+    for work in &missing {
+        if let Work::Flow(kind, _, Flow { name, .. }) = work {
+            println!("{:7} {name:50} not attacked: run `cargo xtask setup rust` first", kind.name());
+        }
+    }
     ensure!(!work.is_empty(), "nothing has `{}` in its name", asked.only);
 
     // A copy: a build meanwhile would replace the program.
     let folder = tempfile::tempdir()?;
     let program = folder.path().join("allograft");
-    std::fs::copy(&asked.program, &program).with_context(|| format!("cannot copy `{}`", asked.program.display()))?;
+    for name in ["allograft", "cargo-allograft"] {
+        let from = asked.program.with_file_name(name);
+        std::fs::copy(&from, folder.path().join(name)).with_context(|| format!("cannot copy `{}`", from.display()))?;
+    }
 
     let (stamp, lines) = (Stamp::now()?, Mutex::new(Vec::new()));
     let troubles = workers::each(&work, workers::processors(), |work| {

@@ -9,6 +9,25 @@ use std::path::{Path, PathBuf};
 /// Part of the name of each file that allograft puts beside a host: backups, records, temporaries.
 const BESIDE: &str = ".allograft";
 
+/// The role of a path in a flow's folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// The user's own file: never torn, and never changed by a run that says that it did nothing.
+    Host,
+    /// A file that allograft keeps for itself: it has to be right after the next run.
+    Beside,
+    /// A file of another program, such as cargo's own: not looked at, nor is what is below it.
+    Foreign,
+}
+
+/// Returns the role of a path, which is relative to the folder.
+pub(crate) type RoleOf = fn(&Path) -> Role;
+
+/// The roles where allograft works on hosts in place.
+pub(crate) fn in_place(path: &Path) -> Role {
+    if path.as_os_str().to_string_lossy().contains(BESIDE) { Role::Beside } else { Role::Host }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Entry {
     Folder,
@@ -21,12 +40,17 @@ pub(crate) enum Entry {
 pub(crate) struct Files(pub(crate) BTreeMap<PathBuf, Entry>);
 
 impl Files {
-    pub(crate) fn read(folder: &Path) -> io::Result<Files> {
+    /// Reads all of a folder but the files of other programs.
+    pub(crate) fn read(folder: &Path, role: RoleOf) -> io::Result<Files> {
         let mut files = BTreeMap::new();
         let mut waiting = vec![folder.to_owned()];
         while let Some(at) = waiting.pop() {
             for entry in fs::read_dir(&at)? {
                 let path = entry?.path();
+                let name = path.strip_prefix(folder).map_err(io::Error::other)?.to_owned();
+                if role(&name) == Role::Foreign {
+                    continue;
+                }
                 let metadata = fs::symlink_metadata(&path)?;
                 let entry = if metadata.is_dir() {
                     waiting.push(path.clone());
@@ -36,7 +60,7 @@ impl Files {
                 } else {
                     Entry::File { mode: metadata.permissions().mode() & 0o7777, content: fs::read(&path)? }
                 };
-                files.insert(path.strip_prefix(folder).map_err(io::Error::other)?.to_owned(), entry);
+                files.insert(name, entry);
             }
         }
         Ok(Files(files))
@@ -63,23 +87,19 @@ impl Files {
         Ok(())
     }
 
-    /// Whether a file is the user's own, and not one that allograft puts beside hosts.
-    pub(crate) fn is_own(path: &Path) -> bool {
-        !path.as_os_str().to_string_lossy().contains(BESIDE)
-    }
-
-    /// Names what is as in none of the `states`, apart from what lies beside hosts.
-    pub(crate) fn torn(&self, states: &[&Files]) -> Vec<String> {
+    /// Names the hosts that are as in none of the `states`.
+    pub(crate) fn torn(&self, states: &[&Files], role: RoleOf) -> Vec<String> {
         let all = states.iter().copied().chain([self]);
         let names: std::collections::BTreeSet<&PathBuf> =
-            all.flat_map(|files| files.0.keys()).filter(|path| Files::is_own(path)).collect();
+            all.flat_map(|files| files.0.keys()).filter(|path| role(path) == Role::Host).collect();
         let is_whole = |path: &PathBuf| states.iter().any(|files| files.0.get(path) == self.0.get(path));
         names.into_iter().filter(|path| !is_whole(path)).map(|path| self.described(path)).collect()
     }
 
-    /// Whether all that is not beside a host is as in `other`.
-    pub(crate) fn has_hosts_of(&self, other: &Files) -> bool {
-        self.torn(&[other]).is_empty()
+    /// Returns those of the files that are the same in `other`.
+    pub(crate) fn without_changes(&self, other: &Files) -> Files {
+        let kept = self.0.iter().filter(|(path, entry)| other.0.get(*path) == Some(*entry));
+        Files(kept.map(|(path, entry)| (path.clone(), entry.clone())).collect())
     }
 
     /// Names the differences.
@@ -116,10 +136,13 @@ mod tests {
     fn a_host_is_whole_as_before_or_as_after() {
         let (begin, end) = (of(&[("a", "stock"), ("b", "stock")]), of(&[("a", "graft"), ("b", "graft")]));
         let between = of(&[("a", "graft"), ("b", "stock"), ("a.allograft-stock", "sto")]);
-        assert!(between.torn(&[&begin, &end]).is_empty() && !between.has_hosts_of(&begin));
-        assert_eq!(of(&[("a", "gra"), ("b", "stock")]).torn(&[&begin, &end]), ["`a` has 3 bytes and the mode 644"]);
-        assert_eq!(of(&[("b", "stock")]).torn(&[&begin, &end]), ["`a` is missing"]);
-        assert_eq!(of(&[("a", "stock"), ("b", "stock"), ("c", "")]).torn(&[&begin, &end]).len(), 1);
+        assert!(between.torn(&[&begin, &end], in_place).is_empty() && !between.torn(&[&begin], in_place).is_empty());
+        assert_eq!(
+            of(&[("a", "gra"), ("b", "stock")]).torn(&[&begin, &end], in_place),
+            ["`a` has 3 bytes and the mode 644"]
+        );
+        assert_eq!(of(&[("b", "stock")]).torn(&[&begin, &end], in_place), ["`a` is missing"]);
+        assert_eq!(of(&[("a", "stock"), ("b", "stock"), ("c", "")]).torn(&[&begin, &end], in_place).len(), 1);
         assert_eq!(between.differences(&end).len(), 2);
     }
 
@@ -132,6 +155,6 @@ mod tests {
         files.write(folder.path()).unwrap();
         fs::write(folder.path().join("more"), "").unwrap();
         files.write(folder.path()).unwrap();
-        assert_eq!(Files::read(folder.path()).unwrap(), files);
+        assert_eq!(Files::read(folder.path(), in_place).unwrap(), files);
     }
 }

@@ -1,11 +1,12 @@
 //! One command of allograft on one kind of host.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::files::Files;
+use crate::files::{Files, RoleOf};
 use crate::traced::{Calm, End, Ran, Watch, run};
 
 /// A command that is attacked. Command lines are words between blanks, and run in the folder.
@@ -21,6 +22,26 @@ pub struct Flow {
     pub(crate) line: &'static str,
     /// A run that takes back what the attacked one does. `None` if there is nothing to take back.
     pub(crate) back: Option<&'static str>,
+    /// The roles of the files.
+    pub(crate) role: RoleOf,
+    /// The build that allograft is a part of. `None` where it does all of the work itself.
+    pub(crate) build: Option<Build>,
+}
+
+/// A build with a compiler or with cargo, which do most of the work and make most of the calls.
+#[derive(Debug)]
+pub(crate) struct Build {
+    /// The program of allograft that starts, which may start itself again below other programs.
+    pub(crate) program: &'static str,
+    /// The variables of a run in this folder, beside which is one for what tools keep for themselves.
+    pub(crate) environment: fn(&Path, &Path) -> Vec<(&'static str, OsString)>,
+    /// The lines that are run at once.
+    pub(crate) at_once: &'static [&'static str],
+    /// Whether programs are written in place, as compilers do it: then each line has a name of its own for the program,
+    /// and a reader may see a part of it.
+    pub(crate) writes_in_place: bool,
+    /// Whether it takes the tests' Rust toolchain with musl targets.
+    pub(crate) needs_rust: bool,
 }
 
 /// A flow in a folder, and the files that its undisturbed runs make.
@@ -36,14 +57,25 @@ pub struct Scene {
     back: Option<Files>,
 }
 
+impl Flow {
+    /// Whether it takes the tests' Rust toolchain with musl targets (`cargo xtask setup rust`).
+    pub fn needs_rust(&self) -> bool {
+        self.build.as_ref().is_some_and(|build| build.needs_rust)
+    }
+}
+
 impl Scene {
-    /// Prepares a flow of this program of allograft, and runs it undisturbed.
+    /// Prepares a flow of this program of allograft, beside which its other programs are, and runs it undisturbed.
     ///
     /// # Errors
     /// A run fails, or two equal runs make different files.
     pub fn new(flow: &'static Flow, program: &Path) -> Result<Scene> {
+        let program = match &flow.build {
+            Some(build) => &program.with_file_name(build.program),
+            None => program,
+        };
         let made = tempfile::tempdir()?;
-        for name in ["folder", "scratch"] {
+        for name in ["folder", "scratch", "tools"] {
             std::fs::create_dir(made.path().join(name))?;
         }
         let mut scene = Scene {
@@ -59,18 +91,18 @@ impl Scene {
         for line in flow.before {
             scene.succeeds(line)?;
         }
-        scene.begin = Files::read(&scene.folder())?;
+        scene.begin = scene.files()?;
         scene.succeeds(flow.line)?;
-        scene.end = Files::read(&scene.folder())?;
+        scene.end = scene.files()?;
         ensure!(scene.begin != scene.end, "{}: the undisturbed run changes nothing", flow.name);
         if let Some(line) = flow.back {
             scene.succeeds(line)?;
-            scene.back = Some(Files::read(&scene.folder())?);
+            scene.back = Some(scene.files()?);
         }
         scene.begin.write(&scene.folder())?;
         let again = scene.traced(&mut Calm)?;
         ensure!(again.end == End::Exit(0), "{} under ptrace: {:?}\n{}", flow.name, again.end, again.said);
-        let differences = Files::read(&scene.folder())?.differences(&scene.end);
+        let differences = scene.files()?.differences(&scene.end);
         ensure!(differences.is_empty(), "{}: two runs make different files: {differences:?}", flow.name);
         scene.calls = again.calls;
         Ok(scene)
@@ -84,7 +116,18 @@ impl Scene {
     /// Runs the flow's command under ptrace.
     pub(crate) fn traced(&self, watch: &mut dyn Watch) -> Result<Ran> {
         let scratch = self.made.path().join("scratch");
-        run(&self.program, self.flow.line.split_whitespace(), &self.folder(), &scratch, watch)
+        let command = self.command(self.flow.line);
+        run(&command, &scratch, self.flow.build.is_some(), watch)
+    }
+
+    /// Reads the files of the folder.
+    pub(crate) fn files(&self) -> std::io::Result<Files> {
+        Files::read(&self.folder(), self.flow.role)
+    }
+
+    /// Names the hosts that are as in none of the `states`.
+    pub(crate) fn torn(&self, files: &Files, states: &[&Files]) -> Vec<String> {
+        files.torn(states, self.flow.role)
     }
 
     /// Asks what the next run makes of what is in the folder: the same command, or, if `takes_back`, the one that takes
@@ -98,11 +141,20 @@ impl Scene {
             _ => (self.flow.line, &self.end),
         };
         let output = self.plain(line)?;
-        let differences = Files::read(&self.folder())?.differences(expected);
+        let differences = self.files()?.differences(expected);
         let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
         Ok((!differences.is_empty()).then(|| {
             format!("`allograft {line}` then ended with {}, and these differ: {differences:?}\n{said}", output.status)
         }))
+    }
+
+    /// Runs these lines, and returns the files then.
+    ///
+    /// # Errors
+    /// A run fails, or the files cannot be read.
+    pub(crate) fn one_by_one(&self, lines: &[&str]) -> Result<Files> {
+        lines.iter().try_for_each(|line| self.succeeds(line))?;
+        Ok(self.files()?)
     }
 
     /// The states in which the files are whole: before the flow's run, after it, and when that was taken back.
@@ -114,6 +166,16 @@ impl Scene {
     pub(crate) fn command(&self, line: &str) -> Command {
         let mut command = Command::new(&self.program);
         command.args(line.split_whitespace()).current_dir(self.folder()).stdin(std::process::Stdio::null());
+        if let Some(build) = &self.flow.build {
+            // Cargo sets these for the process that attacks.
+            let set = std::env::vars_os().map(|(name, _)| name);
+            let strange =
+                set.filter(|name| ["CARGO", "RUST"].iter().any(|own| name.to_string_lossy().starts_with(own)));
+            strange.for_each(|name| {
+                command.env_remove(name);
+            });
+            command.envs((build.environment)(&self.folder(), &self.made.path().join("tools")));
+        }
         command
     }
 

@@ -204,17 +204,24 @@ fn attack(scene: &Scene, at: usize, deed: Deed, outcome: &mut Outcome) -> Result
 /// Says what is wrong with the end of a run and what it left.
 fn judged(scene: &Scene, ran: &Ran, deed: Deed) -> Result<Option<String>> {
     let (begin, end) = (&scene.begin, &scene.end);
-    let now = Files::read(&scene.folder())?;
-    let torn = now.torn(&[begin, end]);
+    let now = scene.files()?;
+    // A compiler that fails has removed what an earlier run had made.
+    let absent = scene.flow.build.as_ref().map(|_| begin.without_changes(end));
+    let whole: Vec<&Files> = [begin, end].into_iter().chain(&absent).collect();
+    let torn = scene.torn(&now, &whole);
+    let has = |state| scene.torn(&now, &[state]).is_empty();
     let said = ran.said.trim_end();
     Ok(match ran.end {
         _ if !torn.is_empty() => Some(format!("torn: {torn:?} after {:?}\n{said}", ran.end)),
-        End::Exit(0) if !now.has_hosts_of(end) => Some(format!("the exit code is 0, and it is not done\n{said}")),
+        End::Exit(0) if !has(end) => Some(format!("the exit code is 0, and it is not done\n{said}")),
         End::Exit(0) => None,
-        End::Exit(101) => Some(format!("it panicked\n{said}")),
+        // Cargo's exit code, too, where a build fails.
+        End::Exit(_) if said.contains("panicked at") => Some(format!("it panicked\n{said}")),
         // Something could not be taken back (docs/how-it-works.md), and the message says what.
         End::Exit(4) => None,
-        End::Exit(code) if !now.has_hosts_of(begin) => Some(format!("the exit code is {code}, and it is done\n{said}")),
+        End::Exit(code) if !has(begin) && scene.flow.build.is_none() => {
+            Some(format!("the exit code is {code}, and it is done\n{said}"))
+        }
         End::Exit(_) => None,
         End::Signal(Signal::SIGKILL) if deed == Deed::Kill => None,
         // Without memory, the libraries end a program: at its start, at a thread's, or where an allocation fails.
@@ -239,6 +246,8 @@ mod tests {
         before: &[],
         line: "graft",
         back: Some("undo"),
+        role: crate::files::in_place,
+        build: None,
     };
 
     /// Programs that write into the host itself, and say that all is well.

@@ -15,7 +15,7 @@ use anyhow::{Result, ensure};
 use nix::libc;
 
 use crate::call::Call;
-use crate::files::{Entry, Files};
+use crate::files::{Entry, Files, RoleOf};
 use crate::flow::Scene;
 use crate::interference::{Finding, Outcome, Share};
 use crate::traced::{Act, End, Watch, text_at};
@@ -90,6 +90,7 @@ type State = BTreeMap<PathBuf, Node>;
 /// Records a run.
 struct Journal {
     folder: PathBuf,
+    role: RoleOf,
     contents: Vec<Vec<u8>>,
     /// The names that are on the disk.
     durable: BTreeMap<PathBuf, Inode>,
@@ -106,9 +107,10 @@ struct Journal {
 }
 
 impl Journal {
-    fn new(folder: &Path) -> io::Result<Journal> {
+    fn new(folder: &Path, role: RoleOf) -> io::Result<Journal> {
         let mut journal = Journal {
             folder: folder.to_owned(),
+            role,
             contents: vec![Vec::new()],
             durable: BTreeMap::new(),
             pending: Vec::new(),
@@ -119,7 +121,7 @@ impl Journal {
             known: HashSet::new(),
             trouble: None,
         };
-        for name in Files::read(folder)?.0.into_keys() {
+        for name in Files::read(folder, role)?.0.into_keys() {
             let (inode, node) = journal.node(&folder.join(&name))?;
             journal.durable.insert(name, inode);
             journal.synced.insert(inode, node);
@@ -226,7 +228,7 @@ impl Journal {
                 }
             }
             libc::SYS_syncfs => {
-                for name in Files::read(&self.folder)?.0.into_keys() {
+                for name in Files::read(&self.folder, self.role)?.0.into_keys() {
                     let (inode, node) = self.node(&self.folder.join(name))?;
                     self.synced.insert(inode, node);
                 }
@@ -243,7 +245,9 @@ impl Journal {
                 if flags & u64::from(libc::O_TRUNC.cast_unsigned()) != 0 {
                     self.dirty.extend(self.opened(call, result.cast_unsigned()).map(|(inode, _)| inode));
                 }
-                if let Some((inode, path)) = self.opened(call, result.cast_unsigned())
+                // A file that another program has made is not the run's.
+                if flags & u64::from(libc::O_CREAT.cast_unsigned()) != 0
+                    && let Some((inode, path)) = self.opened(call, result.cast_unsigned())
                     && !path.as_os_str().is_empty()
                     && !self.synced.contains_key(&inode)
                     && self.inode(&path) == Some(inode)
@@ -300,7 +304,7 @@ impl Journal {
     /// Notes the states that are possible now.
     fn point(&mut self, before: &str) -> io::Result<()> {
         // Files that are being written, as a process sees them.
-        for name in Files::read(&self.folder)?.0.into_keys() {
+        for name in Files::read(&self.folder, self.role)?.0.into_keys() {
             let path = self.folder.join(name);
             if self.dirty.contains(&fs::symlink_metadata(&path)?.ino()) {
                 let (inode, node) = self.node(&path)?;
@@ -389,7 +393,7 @@ fn combinations(count: usize) -> Vec<Vec<usize>> {
 pub fn losses(scene: &Scene, share: Share) -> Result<Outcome> {
     scene.begin.write(&scene.folder())?;
     let folder = fs::canonicalize(scene.folder())?;
-    let mut journal = Journal::new(&folder)?;
+    let mut journal = Journal::new(&folder, scene.flow.role)?;
     let ran = scene.traced(&mut journal)?;
     ensure!(ran.end == End::Exit(0), "{}: {:?}\n{}", scene.flow.name, ran.end, ran.said);
     journal.point("the end")?;
@@ -402,7 +406,7 @@ pub fn losses(scene: &Scene, share: Share) -> Result<Outcome> {
         let files = journal.files(state);
         files.write(&folder)?;
         outcome.done += 1;
-        let torn = files.torn(&[&scene.begin, &scene.end]);
+        let torn = scene.torn(&files, &[&scene.begin, &scene.end]);
         let wrong = match torn.is_empty() {
             false => Some(format!("torn: {torn:?}")),
             true => scene.next(number % 2 == 1)?,

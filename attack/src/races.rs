@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use nix::sys::signal::Signal;
 
-use crate::files::{Entry, Files};
+use crate::files::{Entry, Files, Role};
 use crate::flow::Scene;
 use crate::interference::{Finding, Outcome};
+use crate::traced::has_running;
 
 /// After this long, runs count as waiting for each other for ever. A run takes a second or two.
 const FOREVER: Duration = Duration::from_secs(600);
@@ -27,13 +28,22 @@ const RUNS: usize = 3;
 pub fn races(scene: &Scene, rounds: usize, seed: u64) -> Result<Outcome> {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut outcome = Outcome::default();
+    let built = match &scene.flow.build {
+        Some(build) => {
+            scene.begin.write(&scene.folder())?;
+            Some(scene.one_by_one(build.at_once)?)
+        }
+        None => None,
+    };
     for _ in 0..rounds {
-        let lines: Vec<&str> =
-            (0..RUNS).map(|_| scene.flow.back.filter(|_| random.bool()).unwrap_or(scene.flow.line)).collect();
+        let lines: Vec<&str> = match &scene.flow.build {
+            Some(build) => build.at_once.to_vec(),
+            None => (0..RUNS).map(|_| scene.flow.back.filter(|_| random.bool()).unwrap_or(scene.flow.line)).collect(),
+        };
         let kill =
             (random.usize(0..3) == 0).then(|| (random.usize(0..RUNS), Duration::from_millis(random.u64(0..400))));
         outcome.done += 1;
-        if let Some(wrong) = race(scene, &lines, kill)? {
+        if let Some(wrong) = race(scene, &lines, kill, built.as_ref())? {
             let killed =
                 kill.map_or_else(String::new, |(which, after)| format!(", run {which} killed after {after:?}"));
             outcome.findings.push(Finding { at: format!("{}: {}{killed}", scene.flow.name, lines.join(" | ")), wrong });
@@ -42,10 +52,16 @@ pub fn races(scene: &Scene, rounds: usize, seed: u64) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Runs these lines at once. Returns the first thing that was wrong.
-fn race(scene: &Scene, lines: &[&str], kill: Option<(usize, Duration)>) -> Result<Option<String>> {
+/// Runs these lines at once; `built` is what they make one after the other, if they build something. Returns the first
+/// thing that was wrong.
+fn race(
+    scene: &Scene,
+    lines: &[&str],
+    kill: Option<(usize, Duration)>,
+    built: Option<&Files>,
+) -> Result<Option<String>> {
     scene.begin.write(&scene.folder())?;
-    let states = scene.states();
+    let states = built.map_or_else(|| scene.states(), |built| vec![&scene.begin, built]);
     let over = AtomicBool::new(false);
     let mut ends = Vec::new();
     let read = thread::scope(|scope| {
@@ -66,11 +82,15 @@ fn race(scene: &Scene, lines: &[&str], kill: Option<(usize, Duration)>) -> Resul
             return Ok(Some(format!("run {number} ended with {status}\n{said}")));
         }
     }
-    let torn = Files::read(&scene.folder())?.torn(&states);
-    match torn.is_empty() {
-        false => Ok(Some(format!("torn: {torn:?}"))),
+    let torn = scene.torn(&scene.files()?, &states);
+    match (torn.is_empty(), built) {
+        (false, _) => Ok(Some(format!("torn: {torn:?}"))),
+        (true, Some(built)) => {
+            let differences = scene.one_by_one(lines)?.differences(built);
+            Ok((!differences.is_empty()).then(|| format!("after the next runs these differ: {differences:?}")))
+        }
         // `graft` again could leave another record: it names the graft that it replaced, if there was one.
-        true => scene.next(true),
+        (true, None) => scene.next(true),
     }
 }
 
@@ -80,8 +100,11 @@ fn killed(status: ExitStatus) -> bool {
 
 /// Reads the users' files until it is over. Returns one that was neither as before nor as after.
 fn reads(scene: &Scene, states: &[&Files], over: &AtomicBool) -> Result<Option<String>> {
+    if scene.flow.build.as_ref().is_some_and(|build| build.writes_in_place) {
+        return Ok(None);
+    }
     let mut paths: Vec<&PathBuf> =
-        states.iter().flat_map(|files| files.0.keys()).filter(|path| Files::is_own(path)).collect();
+        states.iter().flat_map(|files| files.0.keys()).filter(|path| (scene.flow.role)(path) == Role::Host).collect();
     paths.sort();
     paths.dedup();
     while !over.load(Ordering::Relaxed) {
@@ -117,9 +140,9 @@ fn run(scene: &Scene, lines: &[&str], kill: Option<(usize, Duration)>) -> Result
     let mut runs = Vec::new();
     for (number, line) in lines.iter().enumerate() {
         let file = std::fs::File::create(path(number))?;
-        runs.push(
-            scene.command(line).stdout(file.try_clone()?).stderr(file).spawn().context("allograft does not start")?,
-        );
+        let mut command = scene.command(line);
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        runs.push(command.stdout(file.try_clone()?).stderr(file).spawn().context("allograft does not start")?);
     }
     let mut ends: Vec<Option<ExitStatus>> = vec![None; runs.len()];
     while ends.iter().any(Option::is_none) && begin.elapsed() < FOREVER {
@@ -137,6 +160,10 @@ fn run(scene: &Scene, lines: &[&str], kill: Option<(usize, Duration)>) -> Result
         thread::sleep(Duration::from_millis(1));
     }
     runs.iter_mut().zip(&ends).filter(|(_, end)| end.is_none()).try_for_each(|(run, _)| stop(run))?;
+    // The compiler of a run that was killed goes on.
+    while runs.iter().any(|run| has_running(run.id())) && begin.elapsed() < FOREVER {
+        thread::sleep(Duration::from_millis(1));
+    }
     let said = (0..lines.len()).map(|number| std::fs::read(path(number)));
     let said =
         said.map(|text| text.map(|text| String::from_utf8_lossy(&text).into_owned())).collect::<Result<Vec<_>, _>>()?;

@@ -1,7 +1,7 @@
-//! A run under ptrace. The main process is followed with all its threads; its children run free.
+//! A run under ptrace. The main process is followed with all its threads; its children run free, but for those that
+//! are the same program again, below other programs such as cargo.
 
-use std::collections::HashMap;
-use std::ffi::OsStr;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -74,32 +74,38 @@ struct Pending {
     result: Option<i64>,
 }
 
-/// Runs a program in `folder`. `scratch` is where its output goes.
+/// Runs a program. `scratch` is where its output goes. With `through_children` the processes that it starts are
+/// followed too, and disturbed where they are the same program; the run is over when all of them are.
 ///
 /// # Errors
 /// It cannot be started or followed.
-pub(crate) fn run<S: AsRef<OsStr>>(
-    program: &Path,
-    arguments: impl IntoIterator<Item = S>,
-    folder: &Path,
-    scratch: &Path,
-    watch: &mut dyn Watch,
-) -> Result<Ran> {
+pub(crate) fn run(program: &Command, scratch: &Path, through_children: bool, watch: &mut dyn Watch) -> Result<Ran> {
     let outputs = ["stdout", "stderr"].map(|name| scratch.join(name));
     let mut command = Command::new("sh");
-    command.args(["-c", WAIT, "sh"]).arg(program).args(arguments);
-    command.current_dir(folder).process_group(0).env_remove("RUST_BACKTRACE").env("TMPDIR", scratch);
+    command.args(["-c", WAIT, "sh"]).arg(program.get_program()).args(program.get_args());
+    for (name, value) in program.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command.current_dir(program.get_current_dir().context("the run has a folder")?);
+    command.process_group(0).env_remove("RUST_BACKTRACE").env("TMPDIR", scratch);
     command.stdin(Stdio::piped()).stdout(File::create(&outputs[0])?).stderr(File::create(&outputs[1])?);
     let mut child = command.spawn().context("no shell starts")?;
     let main = Pid::from_raw(i32::try_from(child.id())?);
-    let options = Options::PTRACE_O_TRACESYSGOOD
+    let mut options = Options::PTRACE_O_TRACESYSGOOD
         | Options::PTRACE_O_TRACECLONE
         | Options::PTRACE_O_TRACEEXEC
         | Options::PTRACE_O_EXITKILL;
+    if through_children {
+        options |= Options::PTRACE_O_TRACEFORK | Options::PTRACE_O_TRACEVFORK;
+    }
     ptrace::seize(main, options).context("cannot follow the shell")?;
     ptrace::interrupt(main)?;
     child.stdin.take().context("a pipe")?.write_all(b"\n")?;
-    let outcome = follow(main, watch);
+    let program = fs::canonicalize(Path::new(program.get_program()))?;
+    let outcome = Followed::new(main, program).follow(watch);
     end_group(main);
     let (end, calls) = outcome?;
     let said = outputs.iter().map(fs::read).collect::<std::io::Result<Vec<_>>>()?.concat();
@@ -117,13 +123,13 @@ fn is_shell(process: Pid) -> std::io::Result<bool> {
 
 /// Ends the children that are left, and waits until they are gone, so that none writes to the folder any more.
 fn end_group(main: Pid) {
-    while killpg(main, Signal::SIGKILL).is_ok() && has_running(main) {
+    while killpg(main, Signal::SIGKILL).is_ok() && has_running(main.as_raw().cast_unsigned()) {
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
 /// Whether the group has a process that is not a zombie, which waits for its parent only.
-fn has_running(group: Pid) -> bool {
+pub(crate) fn has_running(group: u32) -> bool {
     let Ok(processes) = fs::read_dir("/proc") else { return false };
     processes.flatten().any(|process| {
         let text = fs::read_to_string(process.path().join("stat")).unwrap_or_default();
@@ -134,78 +140,142 @@ fn has_running(group: Pid) -> bool {
     })
 }
 
-fn follow(main: Pid, watch: &mut dyn Watch) -> Result<(End, usize)> {
-    let mut pending: HashMap<Pid, Pending> = HashMap::new();
-    let (mut started, mut calls) = (false, 0);
-    loop {
-        // Only this thread's: others attack at the same time.
-        let flags = WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD;
-        let status = match waitpid(None, Some(flags)) {
-            Err(Errno::EINTR) => continue,
-            status => status.context("cannot wait for the program")?,
-        };
-        let mut deliver = None;
-        let thread = match status {
-            WaitStatus::Exited(pid, code) if pid == main => return Ok((End::Exit(code), calls)),
-            WaitStatus::Signaled(pid, signal, _) if pid == main => return Ok((End::Signal(signal), calls)),
-            WaitStatus::PtraceSyscall(pid) => {
-                let Ok(registers) = ptrace::getregs(pid) else { continue };
-                match pending.remove(&pid) {
-                    None => {
-                        let call = Call::of(main, &registers);
-                        let act = if started {
-                            calls += 1;
-                            watch.enters(calls, &call)
-                        } else {
-                            Act::Let
-                        };
-                        let result = enter(main, pid, registers, &call, act)?;
-                        pending.insert(pid, Pending { call, result });
-                    }
-                    Some(Pending { call, result }) => {
-                        let mut registers = registers;
-                        if let Some(result) = result {
-                            registers.rax = result.cast_unsigned();
-                            // The process may be gone by now: another thread ended it.
-                            let _ = ptrace::setregs(pid, registers);
-                        }
-                        if started {
-                            watch.leaves(&call, registers.rax.cast_signed());
-                        }
-                    }
+/// The processes of a run.
+struct Followed {
+    main: Pid,
+    program: PathBuf,
+    /// The processes that execute the program.
+    processes: HashSet<Pid>,
+    /// The process of each thread that has been seen.
+    threads: HashMap<Pid, Pid>,
+    pending: HashMap<Pid, Pending>,
+    /// The number of calls.
+    calls: usize,
+}
+
+impl Followed {
+    fn new(main: Pid, program: PathBuf) -> Followed {
+        let (processes, threads, pending) = Default::default();
+        Followed { main, program, processes, threads, pending, calls: 0 }
+    }
+
+    /// Follows all of them until they have ended. Returns how the first one did, and the number of calls.
+    fn follow(mut self, watch: &mut dyn Watch) -> Result<(End, usize)> {
+        let mut end = None;
+        loop {
+            // Only this thread's: others attack at the same time.
+            let flags = WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD;
+            let status = match waitpid(None, Some(flags)) {
+                Err(Errno::EINTR) => continue,
+                Err(Errno::ECHILD) => break,
+                status => status.context("cannot wait for the program")?,
+            };
+            let mut deliver = None;
+            let thread = match status {
+                WaitStatus::Exited(pid, code) => {
+                    self.ended(pid);
+                    end = end.or((pid == self.main).then_some(End::Exit(code)));
+                    continue;
                 }
-                pid
-            }
-            WaitStatus::PtraceEvent(pid, _, event) => {
-                if event == Event::PTRACE_EVENT_EXEC as i32 && pid == main && !is_shell(main)? {
-                    started = true;
-                    // The call that is left next is `execve`.
-                    let registers = ptrace::getregs(pid)?;
-                    pending.insert(pid, Pending { call: Call::of(main, &registers), result: None });
+                WaitStatus::Signaled(pid, signal, _) => {
+                    self.ended(pid);
+                    end = end.or((pid == self.main).then_some(End::Signal(signal)));
+                    continue;
                 }
-                pid
-            }
-            WaitStatus::Stopped(pid, signal) => {
-                deliver = Some(signal);
-                pid
-            }
-            WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, ..) => {
-                pending.remove(&pid);
-                continue;
-            }
-            other => bail!("an unknown state: {other:?}"),
+                WaitStatus::PtraceSyscall(pid) => {
+                    self.call(pid, watch)?;
+                    pid
+                }
+                WaitStatus::PtraceEvent(pid, _, event) => {
+                    if event == Event::PTRACE_EVENT_EXEC as i32 {
+                        self.executes(pid)?;
+                    }
+                    pid
+                }
+                WaitStatus::Stopped(pid, signal) => {
+                    deliver = Some(signal);
+                    pid
+                }
+                other => bail!("an unknown state: {other:?}"),
+            };
+            let is_watched = self.process_of(thread).is_some_and(|process| self.processes.contains(&process));
+            // A thread that was stopped may have been killed since.
+            let _ = if is_watched { ptrace::syscall(thread, deliver) } else { ptrace::cont(thread, deliver) };
+        }
+        Ok((end.context("the program's end was not seen")?, self.calls))
+    }
+
+    fn ended(&mut self, thread: Pid) {
+        self.pending.remove(&thread);
+        self.threads.remove(&thread);
+        self.processes.remove(&thread);
+    }
+
+    /// Returns the process that a thread belongs to. `None` if it is gone.
+    fn process_of(&mut self, thread: Pid) -> Option<Pid> {
+        if let Some(process) = self.threads.get(&thread) {
+            return Some(*process);
+        }
+        let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+        let number = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()?;
+        self.threads.insert(thread, Pid::from_raw(number));
+        Some(Pid::from_raw(number))
+    }
+
+    /// A process has begun to execute a file.
+    fn executes(&mut self, process: Pid) -> Result<()> {
+        self.pending.remove(&process);
+        let is_it = fs::read_link(format!("/proc/{process}/exe")).is_ok_and(|file| file == self.program);
+        // Tests attack scripts, whose file is a shell.
+        if is_it || process == self.main && !is_shell(process)? {
+            self.processes.insert(process);
+            // The call that is left next is `execve`.
+            let registers = ptrace::getregs(process)?;
+            self.pending.insert(process, Pending { call: Call::of(process, &registers), result: None });
+        } else {
+            self.processes.remove(&process);
+        }
+        Ok(())
+    }
+
+    /// A thread enters a call, or leaves it.
+    fn call(&mut self, thread: Pid, watch: &mut dyn Watch) -> Result<()> {
+        let (Ok(mut registers), Some(process)) = (ptrace::getregs(thread), self.process_of(thread)) else {
+            return Ok(());
         };
-        // A thread that was stopped may have been killed since.
-        let _ = ptrace::syscall(thread, deliver);
+        match self.pending.remove(&thread) {
+            None => {
+                let call = Call::of(process, &registers);
+                self.calls += 1;
+                let act = watch.enters(self.calls, &call);
+                let result = enter(process, thread, registers, &call, act)?;
+                self.pending.insert(thread, Pending { call, result });
+            }
+            Some(Pending { call, result }) => {
+                if let Some(result) = result {
+                    registers.rax = result.cast_unsigned();
+                    // The process may be gone by now: another thread ended it.
+                    let _ = ptrace::setregs(thread, registers);
+                }
+                watch.leaves(&call, registers.rax.cast_signed());
+            }
+        }
+        Ok(())
     }
 }
 
 /// Does to a call what was decided. Returns the result that it gets when it is left.
-fn enter(main: Pid, thread: Pid, mut registers: libc::user_regs_struct, call: &Call, act: Act) -> Result<Option<i64>> {
+fn enter(
+    process: Pid,
+    thread: Pid,
+    mut registers: libc::user_regs_struct,
+    call: &Call,
+    act: Act,
+) -> Result<Option<i64>> {
     Ok(match act {
         Act::Let => None,
         Act::Kill => {
-            kill(main, Signal::SIGKILL)?;
+            kill(process, Signal::SIGKILL)?;
             None
         }
         Act::Fail(error) => {

@@ -159,6 +159,8 @@ fn bench(arguments: &[String]) -> anyhow::Result<()> {
 /// Builds allograft, and attacks it.
 fn attack(arguments: &[String]) -> anyhow::Result<()> {
     let program = command::build_allograft()?;
+    // It lies beside the other.
+    command::build_cargo_allograft()?;
     // Optimised: it makes millions of checks.
     let attack = ["run", "--release", "--quiet", "--locked", "--package", "attack", "--"];
     command::run(command::cargo(&attack).args(arguments).arg("--program").arg(program))

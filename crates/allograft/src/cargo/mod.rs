@@ -11,6 +11,7 @@ mod bench;
 mod configuration;
 mod copy;
 mod relink;
+mod report;
 mod run;
 mod wrapper;
 

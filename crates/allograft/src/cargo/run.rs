@@ -13,10 +13,11 @@ use tempfile::TempDir;
 
 use super::arguments::{self, CargoCommand, Order};
 use super::configuration::Configuration;
+use super::report::Report;
 use super::wrapper::{self, ReportLine, Session};
 use super::{bench, check_program, copy};
 use crate::arguments::tell_and_end;
-use crate::failure::Failure;
+use crate::failure::{Failure, mend};
 use crate::global::Global;
 use crate::output::Output;
 use crate::program::Expected;
@@ -79,14 +80,16 @@ fn run(mut order: Order, output: &Output) -> Result<ExitCode, Failure> {
         calls.env(wrapper::folder_variable(name), &folder);
         folders.insert(name.clone(), folder);
     }
-    let report = tempfile::Builder::new().prefix("report-").tempfile_in(copies.folder());
-    let report = report.map_err(Failure::io("write in", copies.folder()))?;
+    let report = Report::begin(copies.folder())?;
     let expected = Expected { malloc: donors_of(&targets, &order), strings: order.strings };
-    let mut session = Session { folders, expected, report: report.path().to_owned(), ..Session::default() };
+    let mut session = Session { folders, expected, report: report.path.clone(), ..Session::default() };
     let itself = session.begin(&mut calls, &configuration, &rustc)?;
     calls.env("RUSTDOC", link_as_rustdoc(&copies, &itself)?);
-    let ended = call(calls, &order, &session, output);
-    conclude(ended?, &order, report.path(), output)
+    let status = call(calls, &order, &session, output)?;
+    if !status.success() {
+        copies.forget_answers()?;
+    }
+    conclude(exit_code(status), &order, &report.path, output)
 }
 
 /// The variable that names the target for every cargo that reads it (The Cargo Book, Configuration, `build.target`).
@@ -130,10 +133,10 @@ fn donors_of(targets: &[(String, String)], order: &Order) -> Vec<String> {
 }
 
 /// Runs cargo. With `build`, checks every program that cargo names, including those of earlier runs.
-fn call(mut cargo: Command, order: &Order, session: &Session, output: &Output) -> Result<ExitCode, Failure> {
+fn call(mut cargo: Command, order: &Order, session: &Session, output: &Output) -> Result<ExitStatus, Failure> {
     let own_format = !order.values("--message-format").is_empty();
     if order.command != CargoCommand::Build || own_format {
-        return cargo.status().map(exit_code).map_err(no_cargo);
+        return cargo.status().map_err(no_cargo);
     }
     let (programs, status) = build(cargo)?;
     if status.success() {
@@ -142,7 +145,7 @@ fn call(mut cargo: Command, order: &Order, session: &Session, output: &Output) -
             output.note(format_args!("`{}` carries {what}", path.display()));
         }
     }
-    Ok(exit_code(status))
+    Ok(status)
 }
 
 /// Runs cargo's `build`. Returns the programs that it names, those of earlier runs too, and how it ended.
@@ -151,8 +154,11 @@ pub(super) fn build(mut cargo: Command) -> Result<(Vec<PathBuf>, ExitStatus), Fa
     cargo.args(["--message-format", "json-render-diagnostics"]).stdout(Stdio::piped());
     let mut child = cargo.spawn().map_err(no_cargo)?;
     let mut programs = Vec::new();
-    for line in child.stdout.take().map(BufReader::new).into_iter().flat_map(BufRead::lines).map_while(Result::ok) {
-        let message: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
+    for line in child.stdout.take().map(BufReader::new).into_iter().flat_map(|pipe| pipe.split(b'\n')) {
+        let line = line
+            .map_err(|error| Failure::usage(format!("cannot read what cargo says: {error}")).with_help(mend(&error)))?;
+        // Programs that cargo runs print among its messages.
+        let message: serde_json::Value = serde_json::from_slice(&line).unwrap_or_default();
         programs.extend(message["executable"].as_str().map(PathBuf::from));
     }
     Ok((programs, child.wait().map_err(no_cargo)?))
@@ -160,7 +166,11 @@ pub(super) fn build(mut cargo: Command) -> Result<(Vec<PathBuf>, ExitStatus), Fa
 
 /// Evaluates the wrappers' report.
 pub(super) fn conclude(code: ExitCode, order: &Order, report: &Path, output: &Output) -> Result<ExitCode, Failure> {
-    let text = fs::read_to_string(report).unwrap_or_default();
+    let text = match fs::read_to_string(report) {
+        // No program was linked, or cargo has deleted its own folder (`clean`).
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        text => text.map_err(Failure::io("read", report))?,
+    };
     if text.is_empty() && order.command == CargoCommand::Other {
         output.note(format_args!("`cargo {}` linked no program for a musl target", order.name.to_string_lossy()));
     }
@@ -277,6 +287,17 @@ impl CopyFolder {
             CopyFolder::Passing(folder) => folder.path(),
         }
     }
+
+    /// Deletes cargo's cache of what the compiler has said of itself, after a build that failed: cargo keeps failures
+    /// in it, too, and a wrapper that was killed, or had no memory, would fail each later build.
+    fn forget_answers(&self) -> Result<(), Failure> {
+        let CopyFolder::Target(folder) = self else { return Ok(()) };
+        let file = folder.with_file_name(".rustc_info.json");
+        match fs::remove_file(&file) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Failure::io("delete", &file)(error)),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Returns the target folder, as cargo reports it.
@@ -309,17 +330,32 @@ fn target_folder(order: &Order) -> Result<PathBuf, Failure> {
 
 /// Returns a link to this program, by whose name it knows that it has to act as rustdoc.
 fn link_as_rustdoc(copies: &CopyFolder, itself: &Path) -> Result<PathBuf, Failure> {
-    let folder = copies.folder().join("bin");
+    // Each program has a folder of its own: so no link is ever replaced, and several runs may do this at once.
+    let folder = copies.folder().join("bin").join(&hosts::sha256(itself.as_os_str().as_encoded_bytes())[..16]);
     let link = folder.join("rustdoc");
-    if fs::read_link(&link).is_ok_and(|to| to == itself) {
-        return Ok(link);
-    }
-    // Several runs may do this at once: the link either does not exist or is complete.
-    let made = fs::create_dir_all(&folder).and_then(|()| {
-        let new = folder.join(format!("rustdoc-{}", std::process::id()));
-        let _ = fs::remove_file(&new);
-        std::os::unix::fs::symlink(itself, &new)?;
-        fs::rename(&new, &link)
+    let made = fs::create_dir_all(&folder).and_then(|()| match std::os::unix::fs::symlink(itself, &link) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
+        _ => fs::read_link(&link),
     });
-    made.map(|()| link).map_err(Failure::io("write in", &folder))
+    match made.map_err(Failure::io("write in", &folder))? {
+        to if to == itself => Ok(link),
+        to => Err(Failure::usage(format!("`{}` leads to `{}`, not to this program", link.display(), to.display()))
+            .with_help("delete it, and run the command again")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_of_a_compiler_that_failed_are_forgotten() {
+        let target = tempfile::tempdir().unwrap();
+        let copies = CopyFolder::Target(target.path().join("allograft"));
+        let cache = target.path().join(".rustc_info.json");
+        fs::write(&cache, "{}").unwrap();
+        copies.forget_answers().unwrap();
+        assert!(!cache.exists());
+        copies.forget_answers().unwrap();
+    }
 }

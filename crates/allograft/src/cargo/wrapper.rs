@@ -114,7 +114,10 @@ impl Session {
 
     /// Acts as `RUSTC_WORKSPACE_WRAPPER`: `arguments` are rustc and its arguments.
     pub(super) fn rustc(&self, arguments: &[OsString]) -> ExitCode {
-        let unit = Unit::read(arguments);
+        let unit = match Unit::read(arguments) {
+            Ok(unit) => unit,
+            Err(failure) => return self.failed(failure),
+        };
         let target = unit.target.as_deref().unwrap_or_default();
         let linked = self.folders.get(target).filter(|_| unit.links);
         let mut compiler = match &self.next {
@@ -136,11 +139,13 @@ impl Session {
         compiler.arg("-L").arg(search(folder)).args(&arguments[1..]);
         match self.link(&unit, target, &mut compiler) {
             Ok(code) => code,
-            Err(failure) => {
-                self.report(&ReportLine::Failed(failure));
-                ExitCode::FAILURE
-            }
+            Err(failure) => self.failed(failure),
         }
+    }
+
+    fn failed(&self, failure: Failure) -> ExitCode {
+        self.report(&ReportLine::Failed(failure));
+        ExitCode::FAILURE
     }
 
     fn link(&self, unit: &Unit, target: &str, compiler: &mut Command) -> Result<ExitCode, Failure> {
@@ -169,8 +174,11 @@ impl Session {
         let variable = folder_variable(target);
         let line = format!("# env-dep:{variable}={}\n", std::env::var(&variable).unwrap_or_default());
         let dep_info = program.with_extension("d");
-        if let Ok(mut file) = File::options().append(true).open(&dep_info) {
-            file.write_all(line.as_bytes()).map_err(|error| cannot("write cargo's list of dependencies", error))?;
+        let written = File::options().append(true).open(&dep_info).and_then(|mut file| file.write_all(line.as_bytes()));
+        match written {
+            // Cargo did not ask for the list.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            written => written.map_err(|error| cannot("write cargo's list of dependencies", error))?,
         }
         self.report(&ReportLine::Carries { program: program.clone(), what });
         Ok(ExitCode::SUCCESS)
@@ -178,7 +186,10 @@ impl Session {
 
     /// Acts as `RUSTDOC`, which links the programs of documentation tests.
     pub(super) fn rustdoc(&self, arguments: &[OsString]) -> ExitCode {
-        let unit = Unit::read(arguments);
+        let unit = match Unit::read(arguments) {
+            Ok(unit) => unit,
+            Err(failure) => return self.failed(failure),
+        };
         let mut rustdoc = Command::new(&self.rustdoc);
         let folder = self.folders.get(unit.target.as_deref().unwrap_or_default());
         if let Some(folder) = folder.filter(|_| arguments.iter().any(|word| word == "--test")) {
@@ -225,8 +236,8 @@ struct Unit {
 }
 
 impl Unit {
-    fn read(arguments: &[OsString]) -> Unit {
-        let words = expanded(arguments);
+    fn read(arguments: &[OsString]) -> Result<Unit, Failure> {
+        let words = expanded(arguments)?;
         let mut unit = Unit::default();
         let (mut name, mut folder, mut suffix, mut emits) = (None, None, OsString::new(), false);
         let mut words = words.iter();
@@ -259,23 +270,28 @@ impl Unit {
             name.push(suffix);
             folder.join(name)
         });
-        unit
+        Ok(unit)
     }
 }
 
 /// The options of rustc that matter here and that cargo passes as two arguments.
 const TAKES_VALUE: [&str; 7] = ["--target", "--crate-name", "--out-dir", "--crate-type", "--emit", "-C", "--codegen"];
 
-/// Returns the arguments with those of argument files, one a line, which cargo uses when there are too many.
-fn expanded(arguments: &[OsString]) -> Vec<OsString> {
+/// Returns the arguments with those of argument files, one a line, which cargo uses when there are too many. A name
+/// without a file stays a word, which is rustc's to refuse.
+fn expanded(arguments: &[OsString]) -> Result<Vec<OsString>, Failure> {
     let mut words = Vec::new();
     for word in arguments {
-        match word.to_str().and_then(|word| word.strip_prefix('@')).map(fs::read_to_string) {
-            Some(Ok(text)) => words.extend(text.lines().map(OsString::from)),
+        let path = word.to_str().and_then(|word| word.strip_prefix('@')).map(Path::new);
+        match path.map(|path| (path, fs::read_to_string(path))) {
+            Some((_, Ok(text))) => words.extend(text.lines().map(OsString::from)),
+            Some((path, Err(error))) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Failure::io("read", path)(error));
+            }
             _ => words.push(word.clone()),
         }
     }
-    words
+    Ok(words)
 }
 
 #[cfg(test)]
@@ -283,7 +299,7 @@ mod tests {
     use super::*;
 
     fn unit(words: &str) -> Unit {
-        Unit::read(&words.split_whitespace().map(OsString::from).collect::<Vec<_>>())
+        Unit::read(&words.split_whitespace().map(OsString::from).collect::<Vec<_>>()).unwrap()
     }
 
     #[test]

@@ -70,7 +70,7 @@ pub(crate) struct Cc {
 impl Cc {
     pub(crate) fn run(self, output: &Output) -> Result<ExitCode, Failure> {
         let compiler = Compiler::named(self.cc.or_else(|| std::env::var_os(VARIABLE)))?;
-        let words = words::expanded(&self.arguments);
+        let words = words::expanded(&self.arguments)?;
         if !words::may_link(&words) {
             return Err(compiler.exec(&self.arguments));
         }
@@ -115,28 +115,34 @@ pub(super) fn expected_in(candidates: &[Candidate], strings: Option<bool>, arch:
     }
 }
 
-/// Looks at the program that was linked. One that is not as expected is removed, so that `make` does not take it for
-/// done. `expected` gives what is expected for an architecture. Returns what it carries; `None` if it is not a file.
+/// Looks at the program that was linked. One that is not as expected, or cannot be looked at, is removed, so that
+/// `make` does not take it for done. `expected` gives what is expected for an architecture. Returns what it carries;
+/// `None` if it is not a file.
 pub(super) fn check(
     out: &Path,
     expected: impl Fn(&str) -> Expected,
     output: &Output,
 ) -> Result<Option<String>, Failure> {
-    // Scripts that only try whether something links may write to /dev/null.
-    if !out.is_file() {
-        return Ok(None);
-    }
-    let report = program::report(out)?;
-    let expected = expected(&report.arch.to_string());
-    let found = program::check(out, &report, &expected, "leave `-Wl,-Bdynamic`, `-static-pie` and the like out");
-    let found = found.inspect_err(|_| {
+    let look = || {
+        // Scripts that only try whether something links may write to /dev/null.
+        match fs::metadata(out) {
+            Ok(metadata) if !metadata.is_file() => return Ok(None),
+            // The compiler may only say that it links.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            metadata => metadata.map_err(Failure::io("read", out))?,
+        };
+        let report = program::report(out)?;
+        let expected = expected(&report.arch.to_string());
+        program::check(out, &report, &expected, "leave `-Wl,-Bdynamic`, `-static-pie` and the like out").map(Some)
+    };
+    let found = look().inspect_err(|_| {
         // The message says what was wrong with it, whether it can be removed or not.
         let _ = fs::remove_file(out);
     })?;
-    if output.verbose {
+    if let (true, Some(found)) = (output.verbose, &found) {
         output.note(format_args!("`{}` carries {found}", out.display()));
     }
-    Ok(Some(found))
+    Ok(found)
 }
 
 /// Returns `prefix` and a path as one word.

@@ -40,6 +40,18 @@ fn calls_that_fail() {
     survives(flow("archive, replaced"), faults, SAMPLE, 5);
 }
 
+/// Words in a file that cannot be read for a moment, and a program that cannot be looked at: neither is linked without
+/// the donor, nor taken for done.
+#[test]
+fn a_compiler_with_calls_that_fail() {
+    survives(flow("compiler, again"), faults, Share { step: 13, rest: 2 }, 5);
+}
+
+#[test]
+fn a_compiler_ended_at_calls() {
+    survives(flow("compiler"), kills, Share { step: 53, rest: 9 }, 5);
+}
+
 #[test]
 fn without_power() {
     survives(flow("archive"), losses, Share { step: 7, rest: 2 }, 5);
@@ -57,26 +69,51 @@ fn runs_at_once() {
     survives(flow("archive"), |scene, _| races(scene, 3, 1), SAMPLE, 3);
 }
 
+/// Cargo's own files are right, too, after a run that was killed below it: the next build works.
+#[test]
+#[ignore = "rust: one of 29 calls of allograft, below cargo"]
+fn cargo_ended_at_calls() {
+    survives(flow("cargo"), kills, Share { step: 29, rest: 13 }, 20);
+}
+
+#[test]
+#[ignore = "rust: one of 61 calls that fail, below cargo"]
+fn cargo_with_calls_that_fail() {
+    survives(flow("cargo"), faults, Share { step: 61, rest: 40 }, 10);
+}
+
+#[test]
+#[ignore = "rust: half of the states of a build with cargo, and builds at once"]
+fn cargo_without_power_and_at_once() {
+    survives(flow("cargo"), losses, Share { step: 2, rest: 1 }, 5);
+    survives(flow("cargo"), |scene, share| races(scene, 5, share.rest as u64), SAMPLE, 5);
+}
+
+/// The flows of the slow tests that need no toolchain of their own.
+fn flows() -> impl Iterator<Item = &'static Flow> {
+    FLOWS.iter().filter(|flow| !flow.needs_rust())
+}
+
 #[test]
 #[ignore = "minutes: runs at once, in every flow"]
 fn every_flow_with_runs_at_once() {
-    FLOWS.iter().for_each(|flow| survives(flow, |scene, share| races(scene, 10, share.rest as u64), SAMPLE, 10));
+    flows().for_each(|flow| survives(flow, |scene, share| races(scene, 10, share.rest as u64), SAMPLE, 10));
 }
 
 #[test]
 #[ignore = "minutes: one of eleven calls of every flow"]
 fn every_flow_ended_at_calls() {
-    FLOWS.iter().for_each(|flow| survives(flow, kills, Share { step: 11, rest: 5 }, 5));
+    flows().for_each(|flow| survives(flow, kills, Share { step: 11, rest: 5 }, 5));
 }
 
 #[test]
 #[ignore = "minutes: one of 97 calls that fail of every flow"]
 fn every_flow_with_calls_that_fail() {
-    FLOWS.iter().for_each(|flow| survives(flow, faults, Share { step: 97, rest: 40 }, 1));
+    flows().for_each(|flow| survives(flow, faults, Share { step: 97, rest: 40 }, 1));
 }
 
 #[test]
 #[ignore = "minutes: half of the states of every flow"]
 fn every_flow_without_power() {
-    FLOWS.iter().for_each(|flow| survives(flow, losses, Share { step: 2, rest: 1 }, 1));
+    flows().for_each(|flow| survives(flow, losses, Share { step: 2, rest: 0 }, 1));
 }

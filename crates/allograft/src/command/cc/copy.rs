@@ -2,6 +2,7 @@
 
 use std::env;
 use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -10,7 +11,7 @@ use surgery::plan::Refusal;
 
 use super::HELP;
 use crate::failure::Failure;
-use crate::output::{Output, file};
+use crate::output::Output;
 use crate::signals::Cleanup;
 
 /// Help for a cache folder that cannot be written to.
@@ -20,8 +21,9 @@ const ANOTHER_CACHE: &str =
 /// Returns the folder that holds the graft of `libc` as `libc.a`, and makes the graft if this is the first time. Its
 /// name is a checksum of all that the graft depends on: the archive, the donors with their options, and this program.
 ///
-/// Any number of processes may do this at once. A file of that name is complete, since it gets its name last, and a
-/// checksum beside it, which tells what was changed or cut since then: that is made again.
+/// Any number of processes may do this at once. A file of that name is complete, since it gets its name last. The
+/// checksum beside it is written after that: without it, or with half of it, the copy is made again, as is one that was
+/// changed or cut since then.
 ///
 /// # Errors
 /// When the archive cannot be grafted, or the cache folder cannot be written to.
@@ -33,7 +35,7 @@ pub(in crate::command) fn folder(
 ) -> Result<PathBuf, Unmade> {
     let bytes = fs::read(libc).map_err(Failure::io("read", libc))?;
     let chosen: Vec<_> = candidates.iter().map(|one| (one.donor.name, one.donor.version, &one.settings)).collect();
-    let key = format!("{} {chosen:?} {strings:?} {} {}", hosts::sha256(&bytes), hosts::VERSION, build());
+    let key = format!("{} {chosen:?} {strings:?} {} {}", hosts::sha256(&bytes), hosts::VERSION, build()?);
     let all = cache()?.join("allograft/cc");
     let folder = all.join(&hosts::sha256(key.as_bytes())[..32]);
     let file = folder.join("libc.a");
@@ -65,7 +67,7 @@ pub(in crate::command) fn folder(
     let [host] = grafts.hosts.as_slice() else {
         return Err(Failure::refused(format!("`{}` was not grafted", libc.display())).with_help(HELP).into());
     };
-    file::write(&checksum_of(&file), host.graft_sha256.as_bytes())
+    write_checksum(&checksum_of(&file), &host.graft_sha256)
         .map_err(|error| Failure::io("write", &checksum_of(&file))(error).with_help(ANOTHER_CACHE))?;
     drop(lock);
     // Scripts such as configure take any output on standard error for a compiler warning.
@@ -82,6 +84,20 @@ pub(in crate::command) fn folder(
 /// The file with the checksum of a copy.
 fn checksum_of(file: &Path) -> PathBuf {
     file.with_extension("a.sha256")
+}
+
+/// Writes a checksum in place: a temporary file would stay if the process is killed.
+fn write_checksum(path: &Path, checksum: &str) -> std::io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    // A new file: nothing is written through a link.
+    match File::create_new(path) {
+        // Where folders cannot be locked, other processes write the same.
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        file => file?.write_all(checksum.as_bytes()),
+    }
 }
 
 /// Whether a copy is there, with the bytes that it was made with.
@@ -128,9 +144,12 @@ impl From<Unmade> for Failure {
 }
 
 /// Returns what tells this program from another build of the same version.
-fn build() -> String {
-    let about = env::current_exe().and_then(fs::metadata);
-    about.map(|about| format!("{} {} {}", about.len(), about.mtime(), about.mtime_nsec())).unwrap_or_default()
+fn build() -> Result<String, Failure> {
+    let about = env::current_exe().and_then(fs::metadata).map_err(|error| {
+        Failure::usage(format!("cannot find this program: {error}"))
+            .with_help("start it by its path; /proc has to be mounted")
+    })?;
+    Ok(format!("{} {} {}", about.len(), about.mtime(), about.mtime_nsec()))
 }
 
 /// Returns the user's cache folder (XDG Base Directory Specification: relative paths are ignored).

@@ -2,7 +2,11 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+
+use crate::failure::Failure;
 
 /// Options of `allograft cc`, all of which take a value.
 const OWN: [&str; 5] = ["--cc", "--donor", "--profile", "--strings", "--set"];
@@ -102,22 +106,35 @@ pub(super) fn first_foreign(arguments: &[OsString]) -> Option<usize> {
     None
 }
 
-/// Returns the words with those of response files (`@FILE`) in their place, as gcc and clang read them. A file that
-/// cannot be read stays a word.
-pub(in crate::command) fn expanded(words: &[OsString]) -> Vec<OsString> {
+/// Returns the words with those of response files (`@FILE`) in their place, as gcc and clang read them. A name without
+/// a file stays a word.
+///
+/// # Errors
+/// A file cannot be read: the compiler might read it a moment later.
+pub(in crate::command) fn expanded(words: &[OsString]) -> Result<Vec<OsString>, Failure> {
     let mut waiting: Vec<OsString> = words.iter().rev().cloned().collect();
     let (mut done, mut files) = (Vec::new(), 0);
     while let Some(word) = waiting.pop() {
         let file = word.as_bytes().strip_prefix(b"@").filter(|_| files < FILES);
-        match file.and_then(|file| fs::read(OsStr::from_bytes(file)).ok()) {
-            Some(text) => {
+        let file = file.map(|file| Path::new(OsStr::from_bytes(file)));
+        match file.map(|file| (file, fs::read(file))) {
+            Some((_, Ok(text))) => {
                 files += 1;
                 waiting.extend(split(&text).into_iter().rev().map(OsString::from_vec));
             }
-            None => done.push(word),
+            Some((file, Err(error))) if !is_no_file(error.kind()) => return Err(Failure::io("read", file)(error)),
+            _ => done.push(word),
         }
     }
-    done
+    Ok(done)
+}
+
+/// Whether there is no file of a name: the linker has words such as `@loader_path/..`.
+fn is_no_file(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::IsADirectory | ErrorKind::InvalidFilename
+    )
 }
 
 /// Splits a text at blanks. Quotes of both kinds keep blanks, and a backslash keeps the next character (gcc's manual,
@@ -217,10 +234,10 @@ mod tests {
         fs::write(path("one"), format!("-c '@{}' @/no/such/file", path("two words"))).unwrap();
         fs::write(path("two words"), "-o x.o").unwrap();
         let given = [OsString::from("-O2"), format!("@{}", path("one")).into(), "x.c".into()];
-        assert_eq!(expanded(&given), words("-O2 -c -o x.o @/no/such/file x.c"));
+        assert_eq!(expanded(&given).unwrap(), words("-O2 -c -o x.o @/no/such/file x.c"));
         // One that names itself ends.
         fs::write(path("one"), format!("-c @{}", path("one"))).unwrap();
-        assert!(expanded(&given).len() > FILES);
+        assert!(expanded(&given).unwrap().len() > FILES);
     }
 
     #[test]

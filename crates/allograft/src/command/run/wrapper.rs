@@ -68,7 +68,7 @@ impl Session {
         is_linker: bool,
         output: &Output,
     ) -> Result<ExitCode, Failure> {
-        let words = words::expanded(arguments);
+        let words = words::expanded(arguments)?;
         let unchanged = || Ok(replaced_by(compiler.command().args(arguments).env(INSIDE, "1")));
         let link = match is_linker {
             true => Link::of_linker(&words),
