@@ -10,6 +10,7 @@
 //! | `loaders` | conformance programs that a grafted musl loader starts |
 //! | `merged` | conformance programs that a donor is merged into |
 //! | `releases` | conformance programs with other releases of musl and glibc |
+//! | `heap` | the heap profiles of a grafted program, and its probes |
 //! | `statistics` | the reports of a grafted program |
 //! | `corpus`, `carried` | the inspector's reports on released programs, and on programs linked from grafts |
 //! | `strings` | the proof of the string functions |
@@ -22,6 +23,7 @@ mod conformance;
 mod corpus;
 mod executables;
 mod foreign_executables;
+mod heap;
 mod loaders;
 mod merged;
 mod releases;
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
     trials.extend(merged::trials(&bench));
     trials.extend(releases::trials(&bench));
     trials.extend(statistics::trials());
+    trials.extend(heap::trials());
     trials.extend(corpus::trials());
     trials.extend(carried::trials(&bench));
     trials.extend(strings::trials(&bench));

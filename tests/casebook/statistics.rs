@@ -17,7 +17,8 @@ use hosts::Request;
 use libtest_mimic::Trial;
 use serde_json::Value;
 
-const WAY: LinkSetup = LinkSetup { host: Host::Debian(Arch::X86_64), linker: Linker::Lld, mode: Mode::Static };
+pub(crate) const WAY: LinkSetup =
+    LinkSetup { host: Host::Debian(Arch::X86_64), linker: Linker::Lld, mode: Mode::Static };
 
 /// This does not use libtest, which swallows the notes of a test that passes.
 pub(crate) fn trials() -> Vec<Trial> {
@@ -42,7 +43,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 /// Compiles a program of `tests/statistics`.
-fn object(bench: &Bench, name: &str) -> PathBuf {
+pub(crate) fn object(bench: &Bench, name: &str) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("statistics").join(name).with_extension("c");
     let flags = ["-O2", "-pthread", "-fno-builtin", "-fno-sanitize=all", "-w"].map(Into::into);
     bench.object(WAY.host.arch(), &source, &flags)
@@ -59,11 +60,11 @@ fn program(bench: &Bench, name: &str, donor: &'static str, settings: &[(String, 
 }
 
 /// Builds it with every allocator.
-fn programs(bench: &Bench, name: &str) -> Vec<(&'static str, PathBuf)> {
+pub(crate) fn programs(bench: &Bench, name: &str) -> Vec<(&'static str, PathBuf)> {
     donors::all().iter().map(|donor| (donor.name, program(bench, name, donor.name, &[]))).collect()
 }
 
-fn run(program: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Output {
+pub(crate) fn run(program: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Output {
     let mut command = Command::new("timeout");
     command.args(["-s", "KILL", "600"]).arg(program).args(arguments);
     command.current_dir(program.parent().expect("a folder")).env_clear();

@@ -182,7 +182,7 @@ impl Selection {
 const CASEBOOK: &str = "casebook";
 
 /// The rooms of the casebook: the first parts of its tests' names.
-const ROOMS: [&str; 12] = [
+const ROOMS: [&str; 13] = [
     "cases",
     "compatibility",
     "conformance",
@@ -190,6 +190,7 @@ const ROOMS: [&str; 12] = [
     "foreign_executables",
     "loaders",
     "merged",
+    "heap",
     "statistics",
     "corpus",
     "carried",

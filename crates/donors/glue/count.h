@@ -22,9 +22,23 @@ static bool graft_counting;
 #define GRAFT_TAKES_DETOUR __builtin_expect(graft_detour, 0)
 #endif
 
-/* Whether calls go the long way: to be counted, or to start a thread in the child of a fork (purge.h). It changes while
- * the process has one thread, and falls to false at one of its first calls. A thread that sees it late does no harm. */
-static bool graft_detour;
+/* Not zero while calls go the long way, and why: to be counted, to be sampled (heap.h), or to start a thread in the child
+ * of a fork (purge.h), which ends at one of its first calls. These change while the process has one thread. The kernel
+ * counts the readers of the probes in the low byte, when it likes (probes.h): so the word has a place in the file. A
+ * thread that sees a change late does no harm. */
+enum graft_detour_reason {
+	graft_detour_readers = 0xff,
+	graft_detour_counting = 0x100,
+	graft_detour_sampling = 0x200,
+	graft_detour_purger = 0x400,
+};
+extern uint16_t graft_detour __asm__("allograft_probes") __attribute__((visibility("hidden")));
+__attribute__((section(".probes"))) uint16_t graft_detour = 0;
+
+static void graft_take_detour(enum graft_detour_reason reason)
+{
+	__atomic_fetch_or(&graft_detour, (uint16_t)reason, __ATOMIC_RELAXED);
+}
 
 /* The functions whose calls are counted, in the order of the report. */
 #define GRAFT_FUNCTIONS(X)                                                                                             \
@@ -103,6 +117,8 @@ static inline uint64_t graft_class_bound(int index)
 static _Atomic bool graft_is_reporting;
 
 static void graft_count_in_child(void);
+/* The profile of the heap in a child (heap.h). */
+static void graft_heap_in_child(void);
 
 /* Counts a fork whose child runs this, and for which the hook was not called. */
 static void graft_notice_fork(void)
@@ -182,6 +198,7 @@ static void graft_count_in_child(void)
 	atomic_store(&graft_reserved_peak, atomic_load(&graft_reserved_bytes));
 	atomic_store(&graft_returned, 0);
 	graft_ranges_in_child();
+	graft_heap_in_child();
 	atomic_store(&graft_is_reporting, false);
 	graft_is_forked = true;
 	graft_mark_process();

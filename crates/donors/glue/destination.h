@@ -18,19 +18,21 @@ struct graft_destination {
 	 * freed. Empty: standard error. */
 	char wanted[PATH_MAX];
 	char path[PATH_MAX], temporary[PATH_MAX];
+	/* The number of reports so far. */
+	uint64_t number;
 	int fd;
 	bool is_renamed;
 };
 
-/* Expands the path: %p is the process's id, so a forked child has its own file, and %% is a percent sign. Returns false
- * if it becomes too long. */
-static bool graft_expand_path(const char *wanted, char *expanded, const char *ending)
+/* Expands the path: %p is the process's id, so a forked child has its own file, %n the number of the report, and %% is a
+ * percent sign. Returns false if it becomes too long. */
+static bool graft_expand_path(const struct graft_destination *to, char *expanded, const char *ending)
 {
 	struct graft_page path = {expanded, PATH_MAX, 0};
-	for (const char *at = wanted; *at; at++) {
+	for (const char *at = to->wanted; *at; at++) {
 		char text[2] = {*at, 0};
-		if (at[0] == '%' && at[1] == 'p') {
-			graft_put_number(&path, (uint64_t)getpid());
+		if (at[0] == '%' && (at[1] == 'p' || at[1] == 'n')) {
+			graft_put_number(&path, at[1] == 'p' ? (uint64_t)getpid() : to->number);
 			at++;
 			continue;
 		}
@@ -76,9 +78,9 @@ static bool graft_open_destination(struct graft_destination *to)
 	to->is_renamed = false;
 	if (!to->wanted[0])
 		return true;
-	if (!graft_expand_path(to->wanted, to->path, ""))
+	if (!graft_expand_path(to, to->path, ""))
 		return false;
-	if (graft_is_replaceable(to->path) && graft_expand_path(to->wanted, to->temporary, ".tmp")) {
+	if (graft_is_replaceable(to->path) && graft_expand_path(to, to->temporary, ".tmp")) {
 		/* One may be left over from a process with the same id. A name that somebody else makes meanwhile is not used. */
 		syscall(SYS_unlinkat, AT_FDCWD, to->temporary, 0);
 		to->fd = graft_open(to->temporary, O_CREAT | O_EXCL);

@@ -26,6 +26,7 @@
 #include "gate.h"
 #include "host.h"
 #include "report.h"
+
 #ifdef GRAFT_HAS_PURGE
 #include "purge.h"
 #else
@@ -50,6 +51,7 @@ static inline void graft_purge_in_child(void)
 	__typeof(internal) name; \
 	GRAFT_PUBLIC(name, internal)
 #define GRAFT_UNLIKELY(condition) __builtin_expect(!!(condition), 0)
+#define GRAFT_LIKELY(condition) __builtin_expect(!!(condition), 1)
 #define GRAFT_COUNT_CALL(name)                       \
 	do {                                              \
 		if (GRAFT_UNLIKELY(graft_counting))            \
@@ -61,8 +63,9 @@ static inline void graft_purge_in_child(void)
 #define GRAFT_ALIGNMENT 16
 #define GRAFT_ROUND(n) ((n) < GRAFT_ALIGNMENT ? GRAFT_ALIGNMENT : (n))
 
-/* While statistics are counted, or a thread is due, every call goes through one of these. Otherwise they cost one comparison of a byte at the
- * start of malloc and free, which then end with a tail call of the donor's own function. */
+/* While statistics are counted, the heap is sampled, or a thread is due, every call goes through one of these. Otherwise
+ * they cost one comparison of a word at the start of malloc and free, which then end with a tail call of the donor's own
+ * function. The calls from one to the next are tail calls, too: so the caller of a sampled block is known. */
 static __attribute__((noinline, cold)) void *graft_counted(void *block)
 {
 	if (graft_counting && block)
@@ -70,38 +73,92 @@ static __attribute__((noinline, cold)) void *graft_counted(void *block)
 	return block;
 }
 
-static __attribute__((noinline, cold)) void *graft_detoured_malloc(size_t n)
+#include "sampled.h"
+
+/* Whether calls are sampled; and whether nothing else makes them go the long way. */
+#define GRAFT_SAMPLES (graft_detour & graft_detour_sampling || graft_heap_is_on())
+#define GRAFT_ONLY_SAMPLES (GRAFT_LIKELY(graft_detour == graft_detour_sampling))
+/* What is done for all of them before a call. */
+#define GRAFT_BEFORE_CALL(name)                                                                                        \
+	do {                                                                                                              \
+		graft_start_due_purger();                                                                                     \
+		GRAFT_COUNT_CALL(name);                                                                                       \
+	} while (0)
+
+static __attribute__((noinline, cold)) void *graft_counted_malloc(size_t n)
 {
-	graft_start_due_purger();
-	GRAFT_COUNT_CALL(malloc);
+	GRAFT_BEFORE_CALL(malloc);
+	if (GRAFT_SAMPLES && graft_heap_is_due(n))
+		return graft_sampled(0, n, 0, graft_sampled_malloc);
 	return graft_counted(donor_malloc(n));
 }
 
-static __attribute__((noinline, cold)) void *graft_detoured_zalloc(size_t n)
+static __attribute__((noinline)) void *graft_detoured_malloc(size_t n)
 {
-	graft_start_due_purger();
-	GRAFT_COUNT_CALL(calloc);
+	if (!GRAFT_ONLY_SAMPLES)
+		return graft_counted_malloc(n);
+	if (graft_heap_is_due(n))
+		return graft_sampled(0, n, 0, graft_sampled_malloc);
+	return donor_malloc(n);
+}
+
+static __attribute__((noinline, cold)) void *graft_counted_zalloc(size_t n)
+{
+	GRAFT_BEFORE_CALL(calloc);
+	if (GRAFT_SAMPLES && graft_heap_is_due(n))
+		return graft_sampled(0, n, 0, graft_sampled_zalloc);
 	return graft_counted(donor_zalloc(n));
 }
 
-static __attribute__((noinline, cold)) void graft_detoured_free(void *block)
+static __attribute__((noinline)) void *graft_detoured_zalloc(size_t n)
 {
-	graft_start_due_purger();
-	GRAFT_COUNT_CALL(free);
-	if (graft_counting && block)
-		graft_count_free(donor_usable(block));
+	if (!GRAFT_ONLY_SAMPLES)
+		return graft_counted_zalloc(n);
+	if (graft_heap_is_due(n))
+		return graft_sampled(0, n, 0, graft_sampled_zalloc);
+	return donor_zalloc(n);
+}
+
+static __attribute__((noinline, cold)) void graft_counted_free(void *block)
+{
+	struct graft_heap_block kept;
+	if (!GRAFT_ONLY_SAMPLES) {
+		GRAFT_BEFORE_CALL(free);
+		if (graft_counting && block)
+			graft_count_free(donor_usable(block));
+	}
+	if (graft_heap_may_know(block))
+		graft_heap_forget(block, &kept);
 	donor_free(block);
 }
 
-static __attribute__((noinline, cold)) void *graft_detoured_realloc(void *block, size_t n)
+static __attribute__((noinline)) void graft_detoured_free(void *block)
 {
-	graft_start_due_purger();
-	GRAFT_COUNT_CALL(realloc);
+	if (!GRAFT_ONLY_SAMPLES || graft_heap_may_know(block))
+		graft_counted_free(block);
+	else
+		donor_free(block);
+}
+
+static __attribute__((noinline, cold)) void *graft_counted_realloc(void *block, size_t n)
+{
+	GRAFT_BEFORE_CALL(realloc);
+	if (GRAFT_SAMPLES && (graft_heap_is_due(n) || graft_heap_may_know(block)))
+		return graft_sampled(block, n, 0, graft_sampled_realloc);
 	size_t before = block ? donor_usable(block) : 0;
 	void *moved = donor_realloc(block, n);
 	if (graft_counting && moved && block)
 		graft_count_free(before);
 	return graft_counted(moved);
+}
+
+static __attribute__((noinline)) void *graft_detoured_realloc(void *block, size_t n)
+{
+	if (!GRAFT_ONLY_SAMPLES)
+		return graft_counted_realloc(block, n);
+	if (graft_heap_is_due(n) || graft_heap_may_know(block))
+		return graft_sampled(block, n, 0, graft_sampled_realloc);
+	return donor_realloc(block, n);
 }
 
 GRAFT_HIDDEN void *__libc_malloc(size_t n)
@@ -195,6 +252,8 @@ GRAFT_PUBLIC(calloc, graft_calloc);
 static void *graft_aligned_alloc_if_ours(size_t alignment, size_t n)
 {
 	GRAFT_COUNT_CALL(aligned_alloc);
+	if (GRAFT_TAKES_DETOUR && GRAFT_SAMPLES && !graft_malloc_is_replaced() && graft_heap_is_due(GRAFT_ROUND(n)))
+		return graft_sampled(0, n, alignment, graft_sampled_aligned);
 	return graft_malloc_is_replaced() ? graft_no_memory() : graft_aligned_alloc(alignment, n);
 }
 GRAFT_PUBLIC(aligned_alloc, graft_aligned_alloc_if_ours);
@@ -220,7 +279,15 @@ static int graft_posix_memalign(void **result, size_t alignment, size_t n)
 	if (alignment < sizeof(void *) || (alignment & (alignment - 1)))
 		return EINVAL;
 	int saved = errno;
-	void *block = graft_called_aligned_alloc(alignment, n);
+	void *block;
+	bool is_ours = aligned_alloc == graft_aligned_alloc_if_ours && !graft_malloc_is_replaced();
+	if (GRAFT_TAKES_DETOUR && GRAFT_SAMPLES && is_ours) {
+		if (graft_heap_is_due(GRAFT_ROUND(n)))
+			return graft_sampled_status(result, n, alignment, graft_sampled_posix_memalign);
+		block = graft_aligned_alloc(alignment, n);
+	} else {
+		block = graft_called_aligned_alloc(alignment, n);
+	}
 	if (!block) {
 		errno = saved;
 		return ENOMEM;
@@ -335,7 +402,7 @@ GRAFT_HIDDEN void __malloc_atfork(int who)
 		atomic_fetch_add_explicit(&graft_forks, 1, memory_order_relaxed);
 	} else {
 		graft_gate_open_in_child();
-		if (graft_counting)
+		if (graft_keeps_ranges)
 			graft_count_in_child();
 		donor_fork_child();
 		graft_purge_in_child();
@@ -364,7 +431,6 @@ __attribute__((constructor(101))) static void graft_at_start(void)
 	graft_lead_libc();
 #endif
 	graft_choose_report();
-	graft_detour = graft_counting;
 	donor_start();
 	graft_start_purger();
 	if (graft_variable_is_on("ALLOGRAFT_VERBOSE"))
@@ -380,6 +446,7 @@ __attribute__((used, section(".init_array.00101"))) static void (*const graft_st
 
 __attribute__((destructor(101))) static void graft_at_exit(void)
 {
+	graft_heap_at_exit();
 	if (graft_counting)
 		graft_report_at_exit();
 }

@@ -60,14 +60,14 @@ static void graft_purge_in_child(void)
 	if (graft_purge_period() <= 0)
 		return;
 	atomic_store(&graft_purger_is_due, true);
-	graft_detour = true;
+	graft_take_detour(graft_detour_purger);
 }
 
 static void graft_start_due_purger(void)
 {
 	if (!atomic_exchange(&graft_purger_is_due, false))
 		return;
-	graft_detour = graft_counting;
+	__atomic_fetch_and(&graft_detour, (uint16_t)~graft_detour_purger, __ATOMIC_RELAXED);
 	graft_start_purger();
 }
 

@@ -17,6 +17,7 @@
 #include "interrupt.h"
 #include "note.h"
 #include "page.h"
+#include "pprof.h"
 #include "settings.h"
 #include "system.h"
 
@@ -119,28 +120,72 @@ static void graft_report_at_exit(void)
 	}
 }
 
-/* Reads a path, and the seconds behind its last colon if there are only digits. Returns false if it does not fit. */
-static bool graft_read_path(const char *text)
+/* Reads a path, and the number behind its last colon if there are only digits: 0 if there is none. `-` is standard
+ * error. Returns false if the path does not fit. */
+static bool graft_read_path(const char *text, struct graft_destination *to, uint64_t *number)
 {
 	size_t length = strlen(text), end = length;
-	uint32_t seconds = 0;
+	*number = 0;
 	while (end && text[end - 1] >= '0' && text[end - 1] <= '9')
 		end--;
 	if (end > 1 && end < length && text[end - 1] == ':') {
 		for (size_t i = end; i < length; i++)
-			seconds = seconds > 99999999 ? seconds : seconds * 10 + (uint32_t)(text[i] - '0');
+			*number = *number > UINT32_MAX ? *number : *number * 10 + (uint64_t)(text[i] - '0');
 		length = end - 1;
 	}
 	if (!length || length >= PATH_MAX)
 		return false;
-	graft_period = seconds;
 	if (length == 1 && text[0] == '-')
 		return true;
-	memcpy(graft_desk->destination.wanted, text, length);
-	for (size_t i = 0; i + 1 < length; i++) {
-		if (text[i] == '%')
-			graft_names_process |= text[++i] == 'p';
+	memcpy(to->wanted, text, length);
+	return true;
+}
+
+/* Whether the path has the process's id in it. */
+static bool graft_path_names_process(const char *path)
+{
+	bool names = false;
+	for (; path[0] && path[1]; path++) {
+		if (path[0] == '%')
+			names |= *++path == 'p';
 	}
+	return names;
+}
+
+/* A whole number of seconds, in ns; 0 if it is none. */
+static uint64_t graft_read_seconds(const char *text)
+{
+	uint64_t seconds = 0;
+	for (; text && *text >= '0' && *text <= '9' && seconds < 100000000; text++)
+		seconds = seconds * 10 + (uint64_t)(*text - '0');
+	return text && *text ? 0 : seconds * 1000000000u;
+}
+
+/* ALLOGRAFT_HEAP is `PATH` or `PATH:BYTES`: where the heap's profile goes, and how many bytes are allocated for each
+ * sample, on average. Returns whether one is taken. */
+static bool graft_choose_heap(void)
+{
+	uint64_t mean;
+	if (!graft_variable_is_on("ALLOGRAFT_HEAP"))
+		return false;
+	graft_press = graft_heap_map(sizeof *graft_press);
+	if (!graft_press || !graft_read_path(graft_variable("ALLOGRAFT_HEAP"), &graft_press->destination, &mean) ||
+	    !graft_press->destination.wanted[0]) {
+		graft_press = 0;
+		graft_fputs("allograft: ALLOGRAFT_HEAP needs a path that is not too long\n");
+		return false;
+	}
+	if (!graft_heap_begin(mean ? mean : graft_heap_mean_usual)) {
+		graft_press = 0;
+		graft_fputs("allograft: there is no memory for a profile of the heap\n");
+		return false;
+	}
+	graft_heap_period = graft_read_seconds(graft_variable("ALLOGRAFT_HEAP_INTERVAL"));
+	graft_heap_next = graft_heap->began + graft_heap_period;
+	const char *name = graft_variable("ALLOGRAFT_HEAP_SIGNAL");
+	if (name && *name && !graft_take_signal(name, graft_heap_on_signal))
+		graft_fputs("allograft: ALLOGRAFT_HEAP_SIGNAL names no signal for a profile\n");
+	graft_take_detour(graft_detour_sampling);
 	return true;
 }
 
@@ -165,16 +210,27 @@ static void graft_choose_report(void)
 		if (strncmp(value, formats[i].prefix, length))
 			continue;
 		graft_put_report = formats[i].put;
-		if (!graft_read_path(value + length)) {
+		uint64_t seconds = 0;
+		bool is_path = graft_read_path(value + length, &graft_desk->destination, &seconds);
+		graft_period = (uint32_t)seconds;
+		graft_names_process = graft_path_names_process(graft_desk->destination.wanted);
+		if (!is_path) {
 			graft_counting = false;
 			graft_fputs("allograft: ALLOGRAFT_STATS=FORMAT: needs a path that is not too long\n");
 		}
 	}
-	graft_keeps_ranges = graft_counting;
-	if (!graft_counting)
+	bool is_sampling = graft_choose_heap();
+	graft_keeps_ranges = graft_counting || is_sampling;
+	if (!graft_keeps_ranges)
+		return;
+	if (!graft_desk && !(graft_desk = graft_count_page(MAP_PRIVATE, sizeof *graft_desk)))
 		return;
 	graft_enlarge_ranges(&graft_desk->tables);
-	graft_mark_process();
+	if (!is_sampling)
+		graft_mark_process();
+	if (!graft_counting)
+		return;
+	graft_take_detour(graft_detour_counting);
 	if (graft_period)
 		atomic_store(&graft_due, graft_clock() + graft_period);
 	const char *name = graft_variable("ALLOGRAFT_STATS_SIGNAL");

@@ -3,12 +3,15 @@
 
 use crate::appended::Appended;
 use crate::image::{
-    Image, PROGRAM_HEADER, SHF_ALLOC, SHF_TLS, SHT_NOBITS, SHT_SHLIB, SHT_SYMTAB, STT_FUNC, STT_TLS, SYMBOL, Section,
-    u64_at,
+    Image, PROGRAM_HEADER, SHF_ALLOC, SHF_TLS, SHT_NOBITS, SHT_NOTE, SHT_SHLIB, SHT_SYMTAB, STT_FUNC, STT_TLS, SYMBOL,
+    Section, u64_at,
 };
 use crate::thread_storage::ThreadStorage;
 
 const STB_GLOBAL: u8 = 1;
+
+/// The section of the notes on probes (sourceware.org/systemtap/wiki/UserSpaceProbeImplementation).
+pub(crate) const PROBES: &str = ".note.stapsdt";
 
 /// The section of the program headers.
 const HEADERS: &str = ".allograft.headers";
@@ -57,6 +60,16 @@ impl SectionTable {
     pub(crate) fn add_program_headers(&mut self, appended: &Appended, count: usize) {
         let range = appended.headers_at..appended.headers_at + (count * PROGRAM_HEADER) as u64;
         self.add(HEADERS, appended.section(SHT_SHLIB, 0, &range, 8));
+    }
+
+    /// Appends the notes on the donor's probes, which are not loaded: profilers find them by their section's name.
+    pub(crate) fn add_probes(&mut self, file: &mut Vec<u8>, notes: &[u8]) {
+        if notes.is_empty() {
+            return;
+        }
+        let name = self.name(PROBES.as_bytes());
+        self.sections.push(Section { name, kind: SHT_NOTE, align: 4, ..Section::default() });
+        self.rewrite(file, self.sections.len() - 1, notes);
     }
 
     /// Adds a name. Returns its place among the names.

@@ -30,6 +30,9 @@ const HEADERS: &[u8] = b".allograft.headers";
 /// Before the name of a section that a graft has written anew elsewhere.
 const STOCK: &[u8] = b".stock";
 
+/// The section of the notes on the donor's probes, which is not loaded.
+pub(super) const PROBES: &[u8] = b".note.stapsdt";
+
 /// A section that a graft adds: its name, its type, its flags beside SHF_ALLOC, and the size of an entry.
 type New = (&'static [u8], u32, u64, u64);
 const NEW: [New; 19] = [
@@ -233,6 +236,11 @@ fn are_dynamic(elf: &Elf<'_>, entries: &[u8], names: Option<&Section<'_>>) -> bo
 
 /// Whether the header of a new section is correct.
 fn is_true(elf: &Elf<'_>, section: &Header<'_>, found: &[Header<'_>], start: u64) -> bool {
+    if section.name == PROBES {
+        // Its content is compared with the donor's.
+        let plain = [section.flags, section.address, section.entry, u64::from(section.link), u64::from(section.info)];
+        return section.kind == SHT_NOTE && plain == [0; 5] && section.align == 4;
+    }
     let Some((_, kind, flags, entry)) = NEW.into_iter().find(|(name, ..)| *name == section.name) else { return false };
     let is_described = (section.kind, section.flags, section.entry) == (kind, flags | SHF_ALLOC, entry);
     // The donor's segments may be several of a kind.
@@ -266,7 +274,7 @@ fn is_true(elf: &Elf<'_>, section: &Header<'_>, found: &[Header<'_>], start: u64
 fn between(elf: &Elf<'_>, new: &[Header<'_>], start: u64) -> Result<(), String> {
     let mut sections: Vec<(u64, u64)> = new
         .iter()
-        .filter(|section| section.kind != SHT_NOBITS)
+        .filter(|section| section.kind != SHT_NOBITS && section.flags & SHF_ALLOC != 0)
         .map(|section| (section.address, section.size))
         .collect();
     sections.sort_unstable();

@@ -1,0 +1,247 @@
+//! Profiles of the heap that grafted programs write: their figures against known programs, when they are written, and
+//! the probes that say the same to a profiler outside.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use casebook::bench::{Bench, Donors};
+use hosts::Request;
+use libtest_mimic::Trial;
+use nix::sys::ptrace;
+use nix::sys::signal::Signal;
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::Pid;
+use object::{Object, ObjectSection};
+use profiler::heap::{Heap, HeapProfile, HeapReport};
+
+use crate::statistics::{WAY, object, programs, run};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let tests: [(&str, fn()); 5] = [
+        ("live_bytes_are_those_of_the_sites", live_bytes_are_those_of_the_sites),
+        ("an_executable_that_was_linked_already_has_sites", an_executable_that_was_linked_already_has_sites),
+        ("a_signal_and_an_interval_make_a_profile", a_signal_and_an_interval_make_a_profile),
+        ("a_path_that_cannot_be_written_is_said", a_path_that_cannot_be_written_is_said),
+        ("probes_tell_a_profiler_outside", probes_tell_a_profiler_outside),
+    ];
+    let trials = tests.map(|(name, test)| {
+        Trial::test(format!("heap/{name}"), move || {
+            test();
+            Ok(())
+        })
+    });
+    trials.into()
+}
+
+/// What the program `sites` keeps, by function, in bytes.
+const KEPT: [(&str, u64); 5] = [
+    ("keep_nodes", 24_000_000),
+    ("keep_large", 24_000_000),
+    ("grow_vector", 20_000_000),
+    ("keep_aligned", 8_000_000),
+    ("keep_some", 4_000_000),
+];
+/// The mean distance of samples, in bytes: fine enough that chance stays within a tenth.
+const FINE: &str = "4096";
+
+fn report(profile: &Path) -> HeapReport {
+    let read = HeapProfile::read(profile).unwrap_or_else(|error| panic!("{}: {error}", profile.display()));
+    Heap::new(read, None, None).unwrap_or_else(|error| panic!("{}: {error}", profile.display())).report
+}
+
+fn live(report: &HeapReport, function: &str) -> u64 {
+    report.sites.iter().filter(|site| site.function == function).map(|site| site.live.bytes).sum()
+}
+
+/// Runs a program, and returns the reports of the process and of its child.
+fn profiled(name: &str, program: &Path) -> [HeapReport; 2] {
+    let value = format!("heap.%p.pb.gz:{FINE}");
+    let output = run(program, &[], &[("ALLOGRAFT_HEAP", &value)]);
+    assert!(output.status.success() && output.stderr.is_empty(), "{name}: {output:?}");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let (parent, child) = said.trim().split_once(' ').expect("two numbers");
+    let folder = program.parent().expect("a folder");
+    [parent, child].map(|process| report(&folder.join(format!("heap.{process}.pb.gz"))))
+}
+
+/// The figures are within a tenth of the truth, and every site has its caller.
+fn check_sites(name: &str, [parent, child]: &[HeapReport; 2]) {
+    for (function, kept) in KEPT {
+        let found = live(parent, function);
+        assert!(found.abs_diff(kept) <= kept / 10, "{name}: {function} keeps {found} of {kept}: {:#?}", parent.sites);
+    }
+    let of = |function: &str| parent.sites.iter().find(|site| site.function == function);
+    let churn = of("churn").unwrap_or_else(|| panic!("{name}: {:#?}", parent.sites));
+    let allocated = 300_000 * 300;
+    assert!(churn.allocated.bytes.abs_diff(allocated) <= allocated / 10, "{name}: {churn:?}");
+    assert!(churn.live.bytes < 100_000, "{name}: {churn:?}");
+    for function in ["keep_nodes", "keep_large", "grow_vector", "keep_aligned", "churn"] {
+        let callers = of(function).map(|site| site.callers.clone()).unwrap_or_default();
+        assert_eq!(callers.first().map(String::as_str), Some("main"), "{name}: {function}");
+    }
+    // The child has what it inherited, and allocates itself.
+    let own = live(child, "keep_in_child");
+    assert!(own.abs_diff(3_000_000) <= 600_000, "{name}: {own}");
+    assert_eq!(live(child, "keep_nodes"), live(parent, "keep_nodes"), "{name}");
+    assert!(child.allocated.bytes < parent.allocated.bytes, "{name}");
+}
+
+fn live_bytes_are_those_of_the_sites() {
+    let bench = Bench::new();
+    for (donor, program) in programs(&bench, "sites") {
+        check_sites(donor, &profiled(donor, &program));
+    }
+}
+
+/// The same object, linked with stock, and grafted with each donor that can be put in.
+fn linked(bench: &Bench) -> Vec<(&'static str, PathBuf)> {
+    let libc = bench.libc(WAY.host, Donors::STOCK, &[]);
+    let (stock, object) = (bench.path("stock"), object(bench, "sites"));
+    WAY.link(bench, &libc, &[object], &[], &stock).unwrap_or_else(|error| panic!("{error}"));
+    let donors = donors::all().iter().filter(|donor| donor.has_blob(WAY.host.arch()));
+    let programs = donors.map(|donor| {
+        let folder = bench.path(donor.name);
+        fs::create_dir(&folder).expect("a folder");
+        let program = folder.join("sites");
+        let request = Request { out: Some(program.clone()), ..Request::new(donor) };
+        hosts::graft(&stock, &request).unwrap_or_else(|error| panic!("{}: {error}", donor.name));
+        (donor.name, program)
+    });
+    programs.collect()
+}
+
+fn an_executable_that_was_linked_already_has_sites() {
+    for (donor, program) in linked(&Bench::new()) {
+        check_sites(donor, &profiled(donor, &program));
+    }
+}
+
+fn a_signal_and_an_interval_make_a_profile() {
+    let bench = Bench::new();
+    for (donor, program) in programs(&bench, "sites") {
+        let folder = program.parent().expect("a folder").to_owned();
+        let signal = [("ALLOGRAFT_HEAP", "asked.%n.gz:4096"), ("ALLOGRAFT_HEAP_SIGNAL", "USR2")];
+        let output = run(&program, &["signal"], &signal);
+        assert!(output.status.success() && output.stderr.is_empty(), "{donor}: {output:?}");
+        let (asked, last) = (report(&folder.join("asked.1.gz")), report(&folder.join("asked.2.gz")));
+        assert!(live(&asked, "keep_nodes") > 20_000_000 && live(&asked, "keep_large") == 0, "{donor}: {asked:#?}");
+        assert!(live(&last, "keep_large") > 20_000_000, "{donor}: {last:#?}");
+
+        // It goes on until the second one is there.
+        let interval = [("ALLOGRAFT_HEAP", "timed.%n.gz:4096"), ("ALLOGRAFT_HEAP_INTERVAL", "1")];
+        let output = run(&program, &["until", "timed.2.gz"], &interval);
+        assert!(output.status.success() && output.stderr.is_empty(), "{donor}: {output:?}");
+        assert!(report(&folder.join("timed.2.gz")).allocated.bytes > 0, "{donor}");
+    }
+}
+
+fn a_path_that_cannot_be_written_is_said() {
+    let bench = Bench::new();
+    for (donor, program) in programs(&bench, "raised") {
+        let said = |value: &str| {
+            let output = run(&program, &[], &[("ALLOGRAFT_HEAP", value)]);
+            assert!(output.status.success(), "{donor}, {value}: {output:?}");
+            String::from_utf8_lossy(&output.stderr).into_owned()
+        };
+        for off in ["", "0"] {
+            assert_eq!(said(off), "", "{donor}");
+        }
+        let unwritten = "allograft: the heap's profile cannot be written\n";
+        assert_eq!(said("no such folder/heap.gz"), unwritten, "{donor}");
+        let long = "x".repeat(5000);
+        for useless in [long.as_str(), "-"] {
+            let said = said(useless);
+            assert!(said.contains("ALLOGRAFT_HEAP needs a path") || said == unwritten, "{donor}, {useless}: {said}");
+        }
+    }
+}
+
+/// A probe: its address, that of its semaphore, and its name.
+struct Probe {
+    address: u64,
+    semaphore: u64,
+    name: String,
+}
+
+/// Reads the notes as any profiler does (sourceware.org/systemtap/wiki/UserSpaceProbeImplementation).
+fn probes(program: &Path) -> Vec<Probe> {
+    let bytes = fs::read(program).expect("a program");
+    let file = object::File::parse(bytes.as_slice()).expect("an ELF file");
+    let section = file.section_by_name(".note.stapsdt").expect("notes on probes");
+    let notes = section.data().expect("its bytes");
+    let word = |at: usize| u32::from_le_bytes(notes[at..at + 4].try_into().expect("4 bytes")) as usize;
+    let mut found = Vec::new();
+    let mut at = 0;
+    while at < notes.len() {
+        let (name, size) = (word(at), word(at + 4));
+        assert_eq!((word(at + 8), &notes[at + 12..at + 12 + name]), (3, &b"stapsdt\0"[..]));
+        let description = &notes[at + 12 + name..at + 12 + name + size];
+        let address = |at: usize| u64::from_le_bytes(description[at..at + 8].try_into().expect("8 bytes"));
+        let texts: Vec<&str> =
+            description[24..].split(|byte| *byte == 0).filter_map(|it| str::from_utf8(it).ok()).collect();
+        let arguments = if texts[1] == "alloc" { "8@%rdi 8@%rsi 8@%rdx" } else { "8@%rdi" };
+        assert_eq!((texts[0], texts[2], address(8)), ("otel_memory", arguments, 0));
+        found.push(Probe { address: address(0), semaphore: address(16), name: texts[1].to_owned() });
+        at += 12 + name + size.next_multiple_of(4);
+    }
+    found
+}
+
+/// Attaches to a running program that nobody prepared, as a profiler does: a breakpoint in place of each probe's
+/// instruction, and a reader more in the semaphore. Then it must be told of each sampled block, and of its end.
+fn probes_tell_a_profiler_outside() {
+    let bench = Bench::new();
+    let both = programs(&bench, "sites").into_iter().chain(linked(&bench));
+    for (donor, program) in both {
+        let probes = probes(&program);
+        let names: Vec<&str> = probes.iter().map(|probe| probe.name.as_str()).collect();
+        assert!(names.contains(&"alloc") && names.contains(&"free") && names.len() == 2, "{donor}: {names:?}");
+        let mut command = Command::new(&program);
+        let mut child = command.arg("wait").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it starts");
+        let pid = Pid::from_raw(child.id().cast_signed());
+        ptrace::attach(pid).expect("it is ours");
+        waitpid(pid, None).expect("it stops");
+        let poke = |address: u64, byte: u8| {
+            let place = address as ptrace::AddressType;
+            let word = ptrace::read(pid, place).expect("it is mapped");
+            ptrace::write(pid, place, word & !0xff | i64::from(byte)).expect("it can be written");
+        };
+        for probe in &probes {
+            poke(probe.address, 0xcc);
+        }
+        poke(probes[0].semaphore, 2);
+        child.stdin.take().expect("a pipe").write_all(b"x").expect("it waits");
+        let (mut weighted, mut freed, mut live) = (0, 0, HashMap::new());
+        let mut signal = None;
+        loop {
+            ptrace::cont(pid, signal.take()).expect("it is stopped");
+            match waitpid(pid, None).expect("it is ours") {
+                WaitStatus::Stopped(_, Signal::SIGTRAP) => {
+                    let registers = ptrace::getregs(pid).expect("it is stopped");
+                    let probe = probes.iter().find(|probe| probe.address + 1 == registers.rip).expect("a probe");
+                    if probe.name == "alloc" {
+                        assert!(registers.rdx >= registers.rsi, "{donor}");
+                        assert_eq!(live.insert(registers.rdi, registers.rdx), None, "{donor}");
+                        weighted += registers.rdx;
+                    } else {
+                        freed += live.remove(&registers.rdi).unwrap_or_else(|| panic!("{donor}: a block of nobody"));
+                    }
+                }
+                // Signals of its own go on to it.
+                WaitStatus::Stopped(_, other) => signal = Some(other).filter(|other| *other != Signal::SIGSTOP),
+                WaitStatus::Exited(_, code) => {
+                    assert_eq!(code, 0, "{donor}");
+                    break;
+                }
+                other => panic!("{donor}: {other:?}"),
+            }
+        }
+        drop(child.wait());
+        let kept: u64 = live.values().sum();
+        assert!(kept.abs_diff(76_000_000) < 76_000_000 / 5, "{donor}: {kept} bytes are live, {weighted} allocated");
+        assert!(freed > 60_000_000, "{donor}: {freed}");
+    }
+}
