@@ -13,6 +13,7 @@ use crate::failure::Failure;
 use crate::global::Global;
 use crate::help::on_a_screen;
 use crate::output::{Output, acts, printable};
+use crate::shell::shell_quoted;
 use crate::similar::similar;
 
 const AFTER_HELP: &str = "\
@@ -207,9 +208,9 @@ fn advice(error: &clap::Error, program: &str) -> String {
         _ => None,
     };
     let more = match error.kind() {
-        // A word too many, where a flag would be a mistyped one.
-        ErrorKind::UnknownArgument if text(ContextKind::InvalidArg).is_some_and(|word| !word.starts_with('-')) => {
-            Some("one at a time: run the command for each".to_owned())
+        ErrorKind::UnknownArgument => text(ContextKind::InvalidArg).and_then(|word| of_unknown(word, program)),
+        ErrorKind::InvalidSubcommand if text(ContextKind::InvalidSubcommand).is_some_and(is_statistics) => {
+            Some(STATISTICS.to_owned())
         }
         ErrorKind::InvalidSubcommand if error.get(ContextKind::SuggestedSubcommand).is_none() => {
             let parser = parser();
@@ -220,6 +221,45 @@ fn advice(error: &clap::Error, program: &str) -> String {
         _ => None,
     };
     more.map_or_else(|| help(program), |more| format!("{more}; {}", help(program)))
+}
+
+/// Returns what to do about an argument that the command does not take, if that can be told.
+fn of_unknown(word: &str, program: &str) -> Option<String> {
+    if let Some(flag) = word.strip_prefix('-') {
+        let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+        let tries = program == "allograft graft" && words.iter().any(|word| word == "--try");
+        return match flag.trim_start_matches('-') {
+            _ if tries => for_the_program(&words, word),
+            name if is_statistics(name) => Some(STATISTICS.to_owned()),
+            _ => None,
+        };
+    }
+    let takes_donor = parser()
+        .find_subcommand(program.trim_start_matches("allograft "))
+        .is_some_and(|command| command.get_arguments().any(|argument| argument.get_long() == Some("donor")));
+    if takes_donor && donors::find(word).is_some() {
+        return Some(format!("`{word}` is a donor: `--donor {word}`"));
+    }
+    // A word too many, where a flag would be a mistyped one.
+    Some("one at a time: run the command for each".to_owned())
+}
+
+/// Returns the command line with `--` before `word`, from which on it is the tried program's. `None` if there is `--`.
+fn for_the_program(words: &[OsString], word: &str) -> Option<String> {
+    let at = words.iter().position(|typed| typed.to_str() == Some(word))?;
+    let text = |word: &OsString| shell_quoted(&word.to_string_lossy());
+    let (before, after) = words.split_at(at);
+    let line: Vec<String> = before.iter().map(text).chain(["--".to_owned()]).chain(after.iter().map(text)).collect();
+    (!words.iter().any(|word| word == "--"))
+        .then(|| format!("what the program takes follows `--`: `allograft {}`", line.join(" ")))
+}
+
+/// How a graft's statistics are printed.
+const STATISTICS: &str = "a grafted program counts by itself: `ALLOGRAFT_STATS=1 ./program` prints it at the end";
+
+/// Whether somebody looks for a command or an option with statistics.
+fn is_statistics(word: &str) -> bool {
+    matches!(word, "stats" | "stat" | "statistics")
 }
 
 /// Returns the parser's message with help in the manner of all our messages: its tips become help, and its last line is

@@ -142,6 +142,7 @@ impl TypedValueParser for DonorNames {
                     .to_owned()
             }
             Some(name) => format!("did you mean `{name}`?"),
+            None if donors::PROFILES.contains(&&*typed) => format!("a profile is `--profile {typed}`, with any donor"),
             None => "`allograft donors` says what each of them is good for".to_owned(),
         };
         let message =

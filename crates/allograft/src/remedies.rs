@@ -64,6 +64,7 @@ fn remedies() -> Vec<Remedy> {
         Remedy::HostOfBackup { host: path() },
         Remedy::UndoBackup { backup: path(), host: path() },
         Remedy::CopyBackup { backup: path(), host: path(), may_run: true, changed: true },
+        Remedy::NameStock { host: path(), again: "link it again" },
         Remedy::WrittenElsewhere,
         Remedy::Resume { grafting: true, hosts: vec![path()] },
         Remedy::Resume { grafting: false, hosts: vec![path()] },
@@ -91,6 +92,7 @@ fn paths_are_words_of_the_commands() {
     for remedy in [
         Remedy::GraftFirst { folder: host.clone() },
         Remedy::HostOfBackup { host: host.clone() },
+        Remedy::NameStock { host: host.clone(), again: "link it again" },
         Remedy::UndoBackup { backup: host.clone(), host: host.clone() },
         Remedy::GraftPrograms(Programs { paths: vec![host.clone()], more: false }),
     ] {

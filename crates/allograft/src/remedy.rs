@@ -66,6 +66,11 @@ pub(crate) fn help(remedy: &Remedy) -> String {
             word(backup),
             word(host)
         ),
+        Remedy::NameStock { host, again } => format!(
+            "if you have the stock file: `allograft undo --stock FILE {}`; else {again}, and grafting it afterwards makes a \
+             new backup",
+            word(host)
+        ),
         Remedy::CopyBackup { backup, host, may_run, changed } => {
             let command = copy_of_backup(backup, host, *may_run);
             match changed {

@@ -24,6 +24,7 @@ use crate::sink::Sink;
 use crate::source::walk::walk;
 use crate::transaction::pending::Pending;
 use crate::transaction::place::{Observer, remove_sidecars, restore};
+use crate::transaction::staged::Staged;
 use crate::watch::Watch;
 
 /// The action of `undo` on a host.
@@ -53,20 +54,30 @@ pub struct Undone {
 ///
 /// A host that carries no graft is left alone without an error, so that undoing twice succeeds.
 pub fn undo(target: &Path) -> Result<Vec<Undone>, Error> {
-    undo_under(target, &Watch::default()).map(Pending::commit)
+    undo_under(target, None, &Watch::default()).map(Pending::commit)
 }
 
-/// Like [`undo`], but returns a pending result: the caller commits it once it has been reported. `watch` gets the
-/// progress.
-pub fn undo_under(target: &Path, watch: &Watch<'_>) -> Result<Pending<Vec<Undone>>, Error> {
-    undo_observed(target, watch, &|_| {}).map_err(|error| match error {
+/// Like [`undo`], but returns a pending result: the caller commits it once it has been reported. A host without a backup
+/// gets `stock`, if that is the stock file that its record names. `watch` gets the progress.
+pub fn undo_under(target: &Path, stock: Option<&Path>, watch: &Watch<'_>) -> Result<Pending<Vec<Undone>>, Error> {
+    undo_with(target, stock, watch, &|_| {}).map_err(|error| match error {
         Error::Io { .. } => Error::InUndo(Box::new(error)),
         other => other,
     })
 }
 
+#[cfg(test)]
 pub(crate) fn undo_observed(
     target: &Path,
+    watch: &Watch<'_>,
+    observe: Observer<'_>,
+) -> Result<Pending<Vec<Undone>>, Error> {
+    undo_with(target, None, watch, observe)
+}
+
+fn undo_with(
+    target: &Path,
+    stock: Option<&Path>,
     watch: &Watch<'_>,
     observe: Observer<'_>,
 ) -> Result<Pending<Vec<Undone>>, Error> {
@@ -100,16 +111,22 @@ pub(crate) fn undo_observed(
     let single = !metadata.is_dir();
     let mut assessed = Vec::new();
     for host in &hosts {
-        assessed.push(assess(host, single)?);
+        assessed.push(assess(host, single, stock)?);
     }
     sink.write(Vec::new(), |undone, transaction| {
+        // A missing backup is put where it belongs first: then the undo is the same as any other.
+        for Assessment { host, lost, .. } in &mut assessed {
+            if let Some(lost) = lost.take() {
+                transaction.swap(host, lost, &backup_path(host))?;
+            }
+        }
         let grafts: Vec<&Path> = assessed
             .iter()
             .filter(|assessed| assessed.state == HostState::Graft)
             .map(|assessed| assessed.host.as_path())
             .collect();
         let mut restored = restore(&grafts, transaction, observe)?.into_iter();
-        for Assessment { host, state, stock_sha256, mut notes } in assessed {
+        for Assessment { host, state, stock_sha256, mut notes, .. } in assessed {
             let action = match state {
                 HostState::Graft => {
                     notes.extend(restored.next().unwrap_or_default());
@@ -141,15 +158,19 @@ struct Assessment {
     host: PathBuf,
     state: HostState,
     stock_sha256: String,
+    /// A copy of the stock file, for a host whose backup is missing.
+    lost: Option<Staged>,
     notes: Vec<String>,
 }
 
-/// Decides what to do with a host. `named`: the user named it, so it has to be an archive or an executable.
-fn assess(host: &Path, named: bool) -> Result<Assessment, Error> {
+/// Decides what to do with a host. `named`: the user named it, so it has to be an archive or an executable. `given`: the
+/// stock file, for a host without a backup.
+fn assess(host: &Path, named: bool, given: Option<&Path>) -> Result<Assessment, Error> {
     let found = File::open(host).and_then(|file| digest::of_file(&file)).context(host, "read")?;
     let (backup, beside) = (backup_path(host), Backup::beside(host)?);
     let path = host.to_owned();
     let mut notes = Vec::new();
+    let mut lost = None;
     let is_own_backup = beside.as_ref().is_some_and(|beside| beside.sha256 == found);
     let (state, stock_sha256) = match Record::read(host)? {
         _ if is_own_backup && carries_graft(host, named)? => return Err(Error::BackupGrafted { path, backup }),
@@ -164,9 +185,15 @@ fn assess(host: &Path, named: bool) -> Result<Assessment, Error> {
             }
         },
         Some(record) if record.knows(&found) => {
-            let stock = record.stock(host, beside)?;
+            let stock_sha256 = match (beside, given) {
+                (None, Some(given)) => {
+                    lost = Some(copy_of_stock(host, given, &record)?);
+                    record.stock_sha256
+                }
+                (beside, _) => record.stock(host, beside)?.sha256,
+            };
             notes.extend(read(host).ok().and_then(|graft| needed::remark(&graft)));
-            (HostState::Graft, stock.sha256)
+            (HostState::Graft, stock_sha256)
         }
         Some(record) => {
             let kind = host_kind(host);
@@ -185,7 +212,28 @@ fn assess(host: &Path, named: bool) -> Result<Assessment, Error> {
             (HostState::Stock, found)
         }
     };
-    Ok(Assessment { host: path, state, stock_sha256, notes })
+    Ok(Assessment { host: path, state, stock_sha256, lost, notes })
+}
+
+/// Copies the file at `given` beside `host`.
+///
+/// # Errors
+/// It cannot be read or copied, or it is not the stock file that the record names.
+fn copy_of_stock(host: &Path, given: &Path, record: &Record) -> Result<Staged, Error> {
+    let path = given.to_owned();
+    if !fs::metadata(given).context(given, "read")?.is_file() {
+        return Err(Error::Unrecognised { path, found: "a folder or a special file".to_owned() });
+    }
+    let found = File::open(given).and_then(|file| digest::of_file(&file)).context(given, "read")?;
+    if found != record.stock_sha256 {
+        let expected = record.stock_sha256.clone();
+        return Err(Error::NotItsStock { path, host: host.to_owned(), found, expected });
+    }
+    let (copy, _) = Staged::copy(host, given)?;
+    match copy.sha256().context(given, "read")? == found {
+        true => Ok(copy),
+        false => Err(Error::ChangedMeanwhile { path }),
+    }
 }
 
 /// The files to verify in `target`: itself, or every graft in a folder.

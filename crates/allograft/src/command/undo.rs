@@ -36,6 +36,11 @@ pub(crate) struct Undo {
     /// as in the image
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
+    /// Stock file of a graft whose backup is missing
+    ///
+    /// The stock file of a graft whose backup is missing: the record beside the graft has to name its SHA-256
+    #[arg(long, value_name = "FILE", conflicts_with = "out")]
+    stock: Option<PathBuf>,
     /// For container images: write the stock image here
     #[arg(short, long, value_name = "STOCK")]
     out: Option<PathBuf>,
@@ -53,11 +58,15 @@ impl Undo {
             ))
             .with_help("leave `-o` out: the stock file comes back in place of the graft"));
         }
+        if self.stock.is_some() && target.is_dir() {
+            return Err(Failure::usage(format!("`--stock` is for one graft, and `{}` is a folder", target.display()))
+                .with_help("name the graft that this stock file belongs to"));
+        }
         let locking = |locking: Locking<'_>| output.locking(locking);
         let watch = Watch { locking: Some(&locking), ..Watch::default() };
         let undone = match &self.out {
             Some(out) => hosts::undo_image(&target, out, &watch)?,
-            None => hosts::undo_under(&target, &watch)?,
+            None => hosts::undo_under(&target, self.stock.as_deref(), &watch)?,
         };
         told(undone, |undone| {
             for host in undone {

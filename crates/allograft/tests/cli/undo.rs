@@ -53,6 +53,31 @@ fn refuses_what_has_changed_since() {
     assert!(fs::read(&libc).unwrap() == debian());
 }
 
+/// The record says which file is stock, so that it can come from anywhere.
+#[test]
+fn a_stock_file_that_is_named_takes_the_place_of_a_lost_backup() {
+    let lab = Lab::new();
+    let libc = lab.libc("sdk/libc.a");
+    fs::set_permissions(&libc, Permissions::from_mode(0o640)).unwrap();
+    lab.run(["graft", "sdk/libc.a"]).exits(0);
+    fs::rename(lab.path("sdk/libc.a.allograft-stock"), lab.path("kept")).unwrap();
+    lab.put("other", b"!<arch>\n");
+    lab.changes_nothing(3, ["undo", "sdk/libc.a"]).says(&["`allograft undo --stock FILE sdk/libc.a`"]);
+    lab.changes_nothing(3, ["undo", "sdk/libc.a", "--stock", "other"]).says(&["`other` is not the stock file of"]);
+    lab.changes_nothing(2, ["undo", "sdk/libc.a", "--stock", "missing"]).says(&["`missing`"]);
+    lab.changes_nothing(2, ["undo", "sdk", "--stock", "kept"]).says(&["is for one graft"]);
+    // A backup that is there is not replaced.
+    fs::copy(lab.path("other"), lab.path("sdk/libc.a.allograft-stock")).unwrap();
+    lab.changes_nothing(3, ["undo", "sdk/libc.a", "--stock", "kept"]).says(&["has changed"]);
+    fs::remove_file(lab.path("sdk/libc.a.allograft-stock")).unwrap();
+
+    lab.run(["undo", "sdk/libc.a", "--stock", "kept"]).exits(0);
+    assert!(fs::read(&libc).unwrap() == debian());
+    let after = fs::metadata(&libc).unwrap();
+    assert_eq!((after.permissions().mode() & 0o777, after.modified().unwrap()), (0o640, long_ago()));
+    assert_eq!(lab.names(), ["kept", "other", "sdk", "sdk/libc.a"]);
+}
+
 #[test]
 fn refuses_without_its_backup() {
     let lab = Lab::new();

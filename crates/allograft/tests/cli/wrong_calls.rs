@@ -64,6 +64,9 @@ fn lab() -> Lab {
     lab.run(["graft", "libc.a", "-o", "graft.a"]).exits(0);
     linked(&lab);
     lab.run(["graft", "server", "-o", "grafted"]).exits(0);
+    fs::copy(lab.path("server"), lab.path("lost")).unwrap();
+    lab.run(["graft", "lost"]).exits(0);
+    fs::remove_file(lab.path("lost.allograft-stock")).unwrap();
     lab
 }
 
@@ -148,7 +151,8 @@ fn linked(lab: &Lab) {
 }
 
 /// The first words of all other calls.
-const OTHERS: &[&str] = &["emit", "donors", "cc", "run", "completions", "man", "grfat", "benchmark", "help", "--jsn"];
+const OTHERS: &[&str] =
+    &["emit", "donors", "cc", "run", "completions", "man", "grfat", "benchmark", "help", "--jsn", "stats"];
 
 #[test]
 fn every_call_is_made_by_a_test() {

@@ -45,7 +45,14 @@ impl Error {
             Error::Untested { arch, loader: None, .. } => return Remedy::Emulate { arch: *arch },
             Error::Untested { loader: Some(_), .. } => return Remedy::NameRoot,
             Error::TooSlow { .. } => return Remedy::WaitLonger,
-            Error::SelfTest { .. } => "the stock file is as it was; please report this with the program".to_owned(),
+            Error::SelfTest { .. } => match rustix::process::getrlimit(rustix::process::Resource::As).current {
+                None => "the stock file is as it was; please report this with the program".to_owned(),
+                Some(limit) => format!(
+                    "the stock file is as it was. The self-test may need more address space than the {} MiB of the \
+                     limit here (`ulimit -v`): raise it; if that does not help, please report this with the program",
+                    limit >> 20
+                ),
+            },
             Error::Unsound { .. } => return Remedy::Report,
             Error::NothingToRun { .. } => return Remedy::RunNothing,
             Error::OutIsTarget { .. } => return Remedy::GraftInPlace,
@@ -92,8 +99,14 @@ impl Error {
             }
             Error::ChangedSince { path, backup, kind, .. } => return copy_of_backup(path, backup, *kind, true),
             Error::RecordMissing { path, backup, kind, .. } => return copy_of_backup(path, backup, *kind, false),
-            Error::BackupMissing { kind, .. } | Error::BackupChanged { kind, .. } => {
+            Error::BackupMissing { path, kind, .. } => {
+                return Remedy::NameStock { host: path.clone(), again: HostKind::stock_again(*kind) };
+            }
+            Error::BackupChanged { kind, .. } => {
                 format!("{}; grafting it afterwards makes a new backup", HostKind::stock_again(*kind))
+            }
+            Error::NotItsStock { host, .. } => {
+                format!("name the file that `{}` was before it was grafted: nothing was changed", host.display())
             }
             Error::BackupGrafted { backup, path } => {
                 return Remedy::UndoBackup { backup: backup.clone(), host: path.clone() };
@@ -187,7 +200,11 @@ mod tests {
                 Error::BackupMissing { path: path(), backup: backup.clone(), kind },
                 Error::BackupChanged { backup: backup.clone(), found: found.clone(), expected: expected.clone(), kind },
             ] {
-                let Remedy::Advice(help) = error.remedy() else { panic!("{error:?}") };
+                let help = match error.remedy() {
+                    Remedy::Advice(help) => help,
+                    Remedy::NameStock { again, .. } => again.to_owned(),
+                    other => panic!("{other:?}"),
+                };
                 assert!(help.starts_with(again), "{kind:?}: {help}");
                 let is_archive = kind == Some(HostKind::Archive);
                 assert!(is_archive || !OF_ARCHIVES.iter().any(|word| help.contains(word)), "{kind:?}: {help}");

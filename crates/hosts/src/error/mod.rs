@@ -384,6 +384,18 @@ pub enum Error {
         /// The kind of the host; `None` if it cannot be read.
         kind: Option<HostKind>,
     },
+    /// `undo`: the file that was named as stock is not the one that the record names.
+    #[error("`{}` is not the stock file of `{}`: found sha256 {found}, expected {expected}", .path.display(), .host.display())]
+    NotItsStock {
+        /// The file.
+        path: PathBuf,
+        /// The host.
+        host: PathBuf,
+        /// SHA-256 of the file.
+        found: String,
+        /// SHA-256 of the stock host on record.
+        expected: String,
+    },
     /// `undo`: a graft with a backup, but no record to connect them.
     #[error("`{}` is a graft without a record: `{}` is missing", .path.display(), .record.display())]
     RecordMissing {
@@ -547,6 +559,7 @@ impl Error {
             | Error::ChangedSince { .. }
             | Error::BackupMissing { .. }
             | Error::BackupChanged { .. }
+            | Error::NotItsStock { .. }
             | Error::RecordMissing { .. }
             | Error::NoBackup { .. }
             | Error::BackupGrafted { .. }

@@ -83,6 +83,13 @@ pub enum Remedy {
         /// The host.
         host: PathBuf,
     },
+    /// Name the stock file of a graft whose backup is missing, or get it again.
+    NameStock {
+        /// The graft.
+        host: PathBuf,
+        /// How to get it again.
+        again: &'static str,
+    },
     /// Put the backup in the host's place by hand, then undo again.
     CopyBackup {
         /// The backup.

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use tempfile::TempPath;
 
+use crate::digest;
 use crate::error::{Error, IoContext};
 use crate::file::attributes::{self, LostAttribute};
 use crate::file::links;
@@ -70,6 +71,11 @@ impl Staged {
         attributes::carry_times(&from, copy.as_file()).context(path, "copy")?;
         copy.as_file().sync_all().context(path, "copy")?;
         Ok((Staged(copy.into_temp_path()), lost))
+    }
+
+    /// The SHA-256 of its bytes.
+    pub(crate) fn sha256(&self) -> io::Result<String> {
+        File::open(&self.0).and_then(|file| digest::of_file(&file))
     }
 
     /// Writes the record of `host`. `like`: the host, open.

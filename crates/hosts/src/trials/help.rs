@@ -49,7 +49,7 @@ fn an_undo_without_a_backup_knows_the_kind_of_host() {
             "{}: {error:?}",
             host.display()
         );
-        let Remedy::Advice(help) = error.remedy() else { panic!("{error:?}") };
+        let Remedy::NameStock { again: help, .. } = error.remedy() else { panic!("{error:?}") };
         assert_eq!(help.contains("libc.a"), expected == HostKind::Archive, "{}: {help}", host.display());
     }
 }
