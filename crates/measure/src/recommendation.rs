@@ -325,7 +325,7 @@ fn reason_to_keep(candidates: &[Candidate<'_>], cases: &[CaseResult], objective:
     if let (Objective::Speed | Objective::Balanced, Some(best), true) = (objective, best, (1..ENOUGH).contains(&rounds))
     {
         return format!(
-            "No answer yet, so keep what you have: {} tell too little. The best so far is {}: {} times stock's time. \
+            "No answer yet, so keep what you have: that is too little to tell by ({}). The best so far is {}: {} times stock's time. \
              Give it a greater `--budget`.",
             figures::rounds(rounds),
             best.arm.origin.name,
@@ -356,7 +356,7 @@ fn reason_to_keep(candidates: &[Candidate<'_>], cases: &[CaseResult], objective:
             return text;
         }
         (_, Some(best)) => text.push_str(&format!(
-            "nothing is faster than stock by 3 % or more with confidence. The best is {}: {} times stock's time; {}.",
+            "nothing is faster than stock by 3 % or more with confidence. Next comes {}: {} times stock's time; {}.",
             best.arm.origin.name,
             interval(&best.time),
             confidence(best, rounds)

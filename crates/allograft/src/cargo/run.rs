@@ -136,9 +136,12 @@ fn donors_of(targets: &[(String, String)], order: &Order) -> Vec<String> {
 fn call(mut cargo: Command, order: &Order, session: &Session, output: &Output) -> Result<ExitStatus, Failure> {
     let own_format = !order.values("--message-format").is_empty();
     if order.command != CargoCommand::Build || own_format {
-        return cargo.status().map_err(no_cargo);
+        let status = cargo.status().map_err(no_cargo)?;
+        explain(status, order, output);
+        return Ok(status);
     }
     let (programs, status) = build(cargo)?;
+    explain(status, order, output);
     if status.success() {
         for path in &programs {
             let what = check_program(path, &session.expected)?;
@@ -146,6 +149,14 @@ fn call(mut cargo: Command, order: &Order, session: &Session, output: &Output) -
         }
     }
     Ok(status)
+}
+
+/// Notes that `--profile` is cargo's, if cargo failed with the name of a donor's profile.
+fn explain(status: ExitStatus, order: &Order, output: &Output) {
+    let named = order.values("--profile").pop().map(|name| name.to_string_lossy().into_owned());
+    if let Some(name) = named.filter(|name| !status.success() && donors::PROFILES.contains(&name.as_str())) {
+        output.note(format_args!("`--profile` is cargo's own; a donor's profile is `--donor-profile {name}`"));
+    }
 }
 
 /// Runs cargo's `build`. Returns the programs that it names, those of earlier runs too, and how it ended.

@@ -290,6 +290,10 @@ fn to_have(expected: &str, report: &Report) -> String {
         {
             "static programs of glibc take no donor: link it with musl, or dynamically".to_owned()
         }
+        () if is_donor && !goes_in(expected, report) => format!(
+            "`{expected}` does not go into linked programs: link it with a graft, as `cargo allograft build --donor \
+             {expected}` and `allograft cc --donor {expected}` do"
+        ),
         () if is_donor && donors::find(found).is_some() => {
             format!("`allograft graft --donor {expected}` exchanges the donor")
         }
@@ -307,11 +311,18 @@ fn to_have(expected: &str, report: &Report) -> String {
             }
         },
         () if is_stock => format!("`{expected}` is a libc's own malloc: link the program with that libc"),
-        () if expected == "none" => "something in it brings a malloc: the evidence says what".to_owned(),
+        () if expected == "none" => "something in it brings a malloc: `allograft inspect -v` says what".to_owned(),
         () => {
-            format!("no donor is called `{expected}`: it comes from how the file is linked, and the evidence says how")
+            format!("no donor is called `{expected}`: it comes from how the file is linked, and `-v` says how")
         }
     }
+}
+
+/// Whether the donor of this name can be grafted into such a file.
+fn goes_in(donor: &str, report: &Report) -> bool {
+    let is_linked = report.kind == inspector::Kind::Executable && report.link != Some(Link::Dynamic);
+    let arch = format::Arch::from_name(&report.arch.name());
+    !is_linked || donors::find(donor).zip(arch).is_some_and(|(donor, arch)| donor.has_blob(arch))
 }
 
 fn cannot(path: &Path, problem: impl Display) -> Failure {

@@ -285,7 +285,8 @@ fn not_run(name: &str, reason: &str) -> NotRun {
 fn listing(verified: &[Verified], output: &Output) -> Page {
     let mut text = output.page();
     let (good, bad) = output.marks();
-    for host in verified {
+    // The checks of what is not a graft would only frighten: the message says what it is.
+    for host in verified.iter().filter(|host| output.verbose || host.mistake.is_none()) {
         let against = match &host.stock {
             Some(stock) => format!("against {}", stock.display()),
             None => "without a stock file to compare with".to_owned(),

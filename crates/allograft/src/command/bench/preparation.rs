@@ -174,8 +174,10 @@ impl Bench {
         if self.threads.is_empty() || line.takes_threads() {
             return Ok(());
         }
-        Err(Failure::usage("nothing tells the program its number of threads")
-            .with_help("say `{threads}` in its arguments, or `--threads-var NAME` if it reads an environment variable"))
+        Err(Failure::usage("nothing tells the program its number of threads").with_help(
+            "say `{threads}` in its arguments, as in `allograft bench --threads 1,2 ./program --jobs {threads}` (of \
+                 cargo: `... -- --jobs {threads}`), or `--threads-var NAME` if it reads an environment variable",
+        ))
     }
 
     /// Returns one case for each number of threads.
@@ -187,7 +189,7 @@ impl Bench {
     ) -> Vec<Case> {
         let case = |threads| {
             let arms = case_arms(arms, programs, |arm, program| invoke(arm, program, threads));
-            Case { name: "program".to_owned(), threads, size: None, arms }
+            Case { name: PROGRAM.to_owned(), threads, size: None, arms }
         };
         each_or_none(&self.threads).map(case).collect()
     }
@@ -221,6 +223,9 @@ impl Bench {
         Work { cases, origins, input, budget, warnings: Vec::new(), _folder: folder }
     }
 }
+
+/// The name of the case of a user's own program.
+pub(super) const PROGRAM: &str = "program";
 
 /// Returns each value as `Some`; without values, `None` once.
 pub(super) fn each_or_none<T: Copy>(given: &[T]) -> impl Iterator<Item = Option<T>> + Clone + '_ {

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use measure::report::{bytes, count, ratio, seconds};
-use measure::results::{CaseArm, CaseResult, Results};
+use measure::results::{CaseArm, CaseResult, Input, Results};
 
+use super::preparation::PROGRAM;
 use crate::output::{Cell, Output, Page, Style, Table};
 
 /// Formats the time that is left: `1 min 20 s`.
@@ -17,6 +18,14 @@ pub(super) fn duration(duration: Duration) -> String {
     }
 }
 
+/// The case, by the path of the program that the user named.
+fn title(case: &CaseResult, input: &Input) -> String {
+    match input.kind.as_str() {
+        "executable" => case.title().replacen(PROGRAM, &input.host, 1),
+        _ => case.title(),
+    }
+}
+
 pub(super) fn text(results: &Results, output: &Output) -> Page {
     let mut text = output.page();
     // Writing to a page does not fail.
@@ -24,7 +33,7 @@ pub(super) fn text(results: &Results, output: &Output) -> Page {
     for case in &results.cases {
         let rounds = if case.rounds == 1 { "1 round".to_owned() } else { format!("{} rounds", case.rounds) };
         text.blank();
-        let _ = writeln!(text, "{}  {rounds}", output.paint(Style::Strong, case.title()));
+        let _ = writeln!(text, "{}  {rounds}", output.paint(Style::Strong, title(case, &results.input)));
         let (table, left_out) = table(case, results, output);
         text.table(&table);
         if !left_out.is_empty() {
