@@ -257,7 +257,7 @@ fn for_the_program(words: &[OsString], word: &str) -> Option<String> {
 /// How a graft's statistics are printed.
 const STATISTICS: &str = "a grafted program counts by itself: `ALLOGRAFT_STATS=1 ./program` prints it at the end";
 
-/// Whether somebody looks for a command or an option with statistics.
+/// Whether the word is that of a command or an option for statistics, which does not exist.
 fn is_statistics(word: &str) -> bool {
     matches!(word, "stats" | "stat" | "statistics")
 }

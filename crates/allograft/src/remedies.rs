@@ -114,7 +114,7 @@ fn every_command_and_flag_of_a_remedy_exists() {
         })
     };
     for remedy in remedies() {
-        // `cp` is no command of this program.
+        // `cp` is a command of the system.
         let text = help(&remedy).replace("cp -p ", "cp ");
         let mut named = 0;
         // A flag belongs to the command before it, or to `graft` without one.

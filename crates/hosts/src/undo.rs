@@ -57,8 +57,8 @@ pub fn undo(target: &Path) -> Result<Vec<Undone>, Error> {
     undo_under(target, None, &Watch::default()).map(Pending::commit)
 }
 
-/// Like [`undo`], but returns a pending result: the caller commits it once it has been reported. A host without a backup
-/// gets `stock`, if that is the stock file that its record names. `watch` gets the progress.
+/// Like [`undo`], but returns a pending result: the caller commits it once it has been reported. A host without a
+/// backup gets `stock`, if that is the stock file that its record names. `watch` gets the progress.
 pub fn undo_under(target: &Path, stock: Option<&Path>, watch: &Watch<'_>) -> Result<Pending<Vec<Undone>>, Error> {
     undo_with(target, stock, watch, &|_| {}).map_err(|error| match error {
         Error::Io { .. } => Error::InUndo(Box::new(error)),
@@ -163,8 +163,8 @@ struct Assessment {
     notes: Vec<String>,
 }
 
-/// Decides what to do with a host. `named`: the user named it, so it has to be an archive or an executable. `given`: the
-/// stock file, for a host without a backup.
+/// Decides what to do with a host. `named`: the user named it, so it has to be an archive or an executable. `given`:
+/// the stock file, for a host without a backup.
 fn assess(host: &Path, named: bool, given: Option<&Path>) -> Result<Assessment, Error> {
     let found = File::open(host).and_then(|file| digest::of_file(&file)).context(host, "read")?;
     let (backup, beside) = (backup_path(host), Backup::beside(host)?);

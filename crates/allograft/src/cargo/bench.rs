@@ -215,8 +215,8 @@ fn run(mut order: Order, bench: &Bench, output: &Output) -> Result<ExitCode, Fai
     bench.run_linked(Linked { arms: &arms, programs, command, host: &host, folder }, output)
 }
 
-/// Has cargo build in `folder`. What it links is stock, and the user's programs, which may carry a donor, stay as they
-/// are, as do the records by which cargo knows what is built.
+/// Has cargo build in `folder`: it links stock, and must replace neither the user's programs, which may carry a donor,
+/// nor the records by which cargo knows what is built.
 ///
 /// # Errors
 /// The folder's path is not UTF-8, and a configuration has to name it.

@@ -84,7 +84,7 @@ enum Kind {
     Nix,
 }
 
-/// What a [`Kind`] is written as.
+/// The result of a [`Kind`].
 enum Artifact {
     /// A file with a donor.
     Donor(Form),

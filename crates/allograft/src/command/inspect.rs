@@ -354,7 +354,7 @@ fn bill_of_materials(inspected: &[Inspected], seen: &[images::Seen], root: Optio
             name: name(&file.path),
             image: file.image.map(|number| seen[number].image.digest.as_deref().unwrap_or(&seen[number].image.path)),
             sha256: file.sha256.as_deref(),
-            // Whoever names a backup asks about it as about any other file.
+            // A backup that the user names is a file like any other.
             backup_of: file.backup_of.as_deref().filter(|_| file.in_folder || file.image.is_some()).map(name),
             result: file.result.as_ref().map_err(Failure::whole),
         })

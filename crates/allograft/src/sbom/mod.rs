@@ -34,7 +34,8 @@ pub(crate) struct File<'f> {
     pub(crate) image: Option<&'f str>,
     /// SHA-256 of its bytes in hexadecimal, unless it could not be read.
     pub(crate) sha256: Option<&'f str>,
-    /// The name of the graft whose backup it is. No program runs a backup, so its allocators are no components.
+    /// The name of the graft whose backup it is. Backups do not run, so their allocators are left out of the
+    /// components.
     pub(crate) backup_of: Option<String>,
     /// The report, or the reason why it has none.
     pub(crate) result: Result<&'f Report, String>,

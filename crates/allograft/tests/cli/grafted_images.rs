@@ -182,6 +182,18 @@ fn two_runs_give_the_same_bytes_and_another_donor_replaces() {
     assert_eq!(files(&lab.path("back")), files(&lab.path("image")));
 }
 
+/// The donor is the obstacle, and a different one goes in.
+#[test]
+fn a_donor_that_goes_into_no_program_of_the_image() {
+    let lab = Lab::new();
+    let mut layout = Layout::default();
+    let descriptor = layout.image(&Image::new(Tar::default().file("echo", 0o755, &program(&lab, "stock")).bytes()));
+    layout.index(vec![descriptor]);
+    put(&lab, "image", &layout);
+    lab.changes_nothing(3, ["graft", "image", "-o", "new", "--donor", "jemalloc"])
+        .says(&["help: these can: mimalloc, "]);
+}
+
 #[test]
 fn a_tar_keeps_its_entries_and_comes_back() {
     let lab = Lab::new();

@@ -74,7 +74,8 @@ fn a_grafted_folder_is_as_expected() {
     lab.run(["inspect", "sdk", "--expect", "snmalloc"]).exits(1).says(&["`sdk/libc.a`"]);
 }
 
-/// The stock file that `undo` restores is no program of the folder or the image. Its name alone makes nothing a backup.
+/// The stock file that `undo` restores does not count as a program of the folder or the image. A file that has only the
+/// name of a backup counts.
 #[test]
 fn backups_of_grafts_are_marked_as_such() {
     let lab = Lab::new();

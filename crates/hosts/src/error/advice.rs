@@ -87,6 +87,9 @@ impl Error {
             Error::ImageChanged { .. } => {
                 format!("{}; nothing was written", HostKind::stock_again(Some(HostKind::Image)))
             }
+            Error::NothingGraftableInImage { no_form: Some(kind), .. } => {
+                these_can(|donor| donor.goes_into_some(*kind))
+            }
             Error::NoHostInImage { .. } | Error::NothingGraftableInImage { .. } => {
                 "build the image's programs against a grafted `libc.a`, or link them statically with musl: then they \
                  can be grafted in the image"

@@ -309,6 +309,8 @@ pub enum Error {
         path: PathBuf,
         /// Each one with the reason.
         skipped: Vec<Skipped>,
+        /// A kind of program in it that the donor does not go into.
+        no_form: Option<Linked>,
     },
     /// The folder holds no graft.
     #[error("no graft under `{}`", .folder.display())]

@@ -117,17 +117,18 @@ pub(crate) fn graft(path: &Path, planner: &mut Planner<'_>) -> Result<Pending<Gr
         }
         _ => (path.to_owned(), given),
     };
-    let mut survey = Survey { path, out: &out, again: origin.is_some(), hosts: Vec::new(), skipped: Vec::new() };
+    let mut survey =
+        Survey { path, out: &out, again: origin.is_some(), hosts: Vec::new(), skipped: Vec::new(), no_form: None };
     let mut grafts = Vec::new();
     for image in &source.images {
         grafts.push(survey.image(&source, image, &survey::below(&source, image), planner)?);
     }
-    let Survey { hosts, mut skipped, .. } = survey;
+    let Survey { hosts, mut skipped, no_form, .. } = survey;
     skipped.sort_by(|one, other| one.path.cmp(&other.path));
     if grafts.iter().all(Option::is_none) {
         return Err(match skipped.is_empty() {
             true => Error::NoHostInImage { path: path.to_owned() },
-            false => Error::NothingGraftableInImage { path: path.to_owned(), skipped },
+            false => Error::NothingGraftableInImage { path: path.to_owned(), skipped, no_form },
         });
     }
     let report = Grafts { image: Some(out.clone()), ..Grafts::new(hosts, skipped) };

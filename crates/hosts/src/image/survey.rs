@@ -36,6 +36,8 @@ pub(super) struct Survey<'p> {
     pub(super) again: bool,
     pub(super) hosts: Vec<Grafted>,
     pub(super) skipped: Vec<Skipped>,
+    /// A kind of program that the donor does not go into.
+    pub(super) no_form: Option<Linked>,
 }
 
 /// The graft of one file.
@@ -121,6 +123,9 @@ impl Survey<'_> {
         match self.host(&shown, &inside, node, &bytes, planner) {
             Ok(done) => Ok(done),
             Err(error) if is_left_alone(&error) => {
+                if let Error::NoForm { kind, .. } = &error {
+                    self.no_form = Some(*kind);
+                }
                 self.skipped.push(Skipped { path: shown, reason: error.to_string() });
                 Ok(None)
             }

@@ -122,8 +122,8 @@ pub fn stock_of(libc: &Path) -> Result<Option<PathBuf>, Error> {
     record.stock(&host, Some(backup)).map(|stock| Some(stock.path))
 }
 
-/// Returns the host whose backup a file on disk is: it has the backup's name, and the host's record names its SHA-256 as
-/// that of stock. `None` if one of that is missing.
+/// Returns the host whose backup a file on disk is: it has the backup's name, and the host's record names its SHA-256
+/// as that of stock. `None` if the name or the record does not fit.
 pub fn backup_of(path: &Path, bytes: &[u8]) -> Option<PathBuf> {
     backup_by_record(path, bytes, |host| Record::read(host).ok().flatten())
 }
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// A name is no proof: the record has to name the bytes.
+    /// The name alone does not prove it: the record has to name the bytes.
     #[test]
     fn a_backup_is_known_by_name_and_record() {
         let folder = tempfile::tempdir().unwrap();

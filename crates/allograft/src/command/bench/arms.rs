@@ -193,7 +193,7 @@ impl Fitting<'_> {
         let list = asked.names();
         let mut expanded: Vec<String> = Vec::new();
         for name in &list {
-            // `all` and `profiles` are those that fit. An arm that is named as well has its own place.
+            // `all` and `profiles` are those that fit. An arm that has a name in the list keeps its place.
             let several = match name.as_str() {
                 ALL => self.all.to_vec(),
                 PROFILES => profiles(arch, self.takes),

@@ -53,7 +53,7 @@ fn a_project_is_compiled_once_and_measured_with_every_donor() {
         "src/main.rs",
         "fn main() {\n    let donor = std::env::args().nth(1).unwrap();\n    println!(\"{} {}\", app::work(2000), app::carries(&donor));\n}\n",
     );
-    // The user's own program and cargo's records of it stay as they are.
+    // The user's own program and cargo's records of it are not changed.
     project.cargo(&format!("allograft build --release --target {TARGET}")).exits(0);
     fs::remove_file(&log).unwrap();
     let built = project.path("target").join(TARGET);
