@@ -45,7 +45,7 @@ pub(crate) struct Inspect {
     ///
     /// Executables, libraries, objects, archives, folders with these; container images (OCI layout, `docker save`),
     /// root file systems as tars, packages (.deb, .apk, .whl); packed Swift SDK bundles, or swift:ID
-    #[arg(required_unless_present_any = ["pid", "all"])]
+    #[arg(required_unless_present_any = ["pid", "all", "root"])]
     files: Vec<PathBuf>,
     /// Exit with 1 unless malloc is this one
     ///
@@ -57,7 +57,7 @@ pub(crate) struct Inspect {
     /// Root folder of an image with the files
     ///
     /// The root folder of an image that holds the files and their libraries. Their paths start there, and symbolic
-    /// links are read as in the image
+    /// links are read as in the image. Without a path, all of it is inspected
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
     /// Inspect this running process; repeatable
@@ -130,6 +130,10 @@ impl Inspect {
         if self.sbom.is_some() && output.json {
             return Err(Failure::usage("`--sbom` and `--json` are two documents, and standard output takes one")
                 .with_help("leave one of them out: a bill of materials in CycloneDX's format is JSON, too"));
+        }
+        // Without a path, the whole root folder.
+        if self.files.is_empty() && self.root.is_some() {
+            self.files.push("/".into());
         }
         let hashed = self.sbom.is_some();
         let root = self.root.as_deref();

@@ -51,7 +51,9 @@ pub(crate) struct Verify {
     /// Compare with this stock file instead of the backup beside the graft
     #[arg(long, value_name = "FILE")]
     stock: Option<PathBuf>,
-    /// Do not link and run programs
+    /// Do not link and run programs: ends at once
+    ///
+    /// Do not link and run programs, which takes about a minute for a libc.a
     #[arg(long)]
     static_only: bool,
     /// Exit with 5 if checks were not run

@@ -116,6 +116,9 @@ fn backups_of_grafts_are_marked_as_such() {
     }
     fs::remove_file(lab.path("root/bin/other.allograft-stock")).unwrap();
     lab.run(["inspect", "root", "--expect", "snmalloc"]).exits(0);
+    // A root folder without a path is all of it.
+    let all = lab.run(["inspect", "--root", "root", "--json"]).exits(0).json();
+    assert_eq!(all["files"].as_array().unwrap().len(), 2);
 }
 
 #[test]

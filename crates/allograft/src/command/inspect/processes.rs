@@ -4,6 +4,7 @@ mod space;
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 
 use inspector::Loader;
 
@@ -24,7 +25,7 @@ pub(super) struct Processes {
 enum Missed {
     /// It has ended, or has no program: a kernel thread, or a zombie.
     Nothing,
-    /// It is another user's.
+    /// This user may not read it.
     Closed,
     Other(String),
 }
@@ -41,6 +42,11 @@ impl From<io::Error> for Missed {
     }
 }
 
+/// Whether this process runs as root.
+fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
+}
+
 /// Looks at the processes with these numbers, or at all but this one.
 ///
 /// # Errors
@@ -53,6 +59,12 @@ pub(super) fn look(pids: &[u32], all: bool) -> Result<Processes, Failure> {
         let process = one(pid, &files, &mut loader).map_err(|missed| {
             let (problem, help) = match missed {
                 Missed::Nothing => ("there is none with a program".to_owned(), "`ps` lists the processes"),
+                // In a container, root may lack the right.
+                Missed::Closed if is_root() => (
+                    "root may not read it here".to_owned(),
+                    "CAP_SYS_PTRACE is missing: run this outside of the container, or start that with \
+                     `--cap-add SYS_PTRACE`",
+                ),
                 Missed::Closed => ("it is another user's".to_owned(), "run this as that user, or as root"),
                 Missed::Other(problem) => (problem, "run it again"),
             };
