@@ -142,7 +142,9 @@ impl TypedValueParser for DonorNames {
                     .to_owned()
             }
             Some(name) => format!("did you mean `{name}`?"),
-            None if donors::PROFILES.contains(&&*typed) => format!("a profile is `--profile {typed}`, with any donor"),
+            None if donors::PROFILES.contains(&&*typed) => {
+                format!("a profile is `--profile {typed}`, of the default donor or of `--donor NAME`")
+            }
             None => "`allograft donors` says what each of them is good for".to_owned(),
         };
         let message =

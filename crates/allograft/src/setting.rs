@@ -37,16 +37,27 @@ pub(crate) fn number(value: &str) -> Result<i64, String> {
 /// and that donor's options are checked again then.
 ///
 /// # Errors
-/// Exit code 2 if none of them has an option; the help names the option that may be meant, or a donor that has it.
+/// Exit code 2 if none of them has an option, or if the value is beyond the range of the only donor; the help names the option that may be meant, or a donor that has it.
 pub(crate) fn check(donors: &[&Donor], settings: &[(String, i64)]) -> Result<(), Failure> {
-    for (name, _) in settings {
+    for (name, value) in settings {
         // Options that cannot be read are a fault of the build, which the graft itself reports.
         let Ok(known) = donors.iter().map(|donor| names(donor)).collect::<Result<Vec<_>, _>>() else { return Ok(()) };
         if !donors.is_empty() && known.iter().flatten().all(|known| known != name) {
             return Err(unknown(name, donors, &known));
         }
+        if let [donor] = donors
+            && let Ok(options) = &mut donor.options()
+            && let Err(error) = format::options::set(options, name, *value)
+        {
+            return Err(Failure::usage(format!("donor `{}`: {error}", donor.name)).with_help(of_donor(donor)));
+        }
     }
     Ok(())
+}
+
+/// Where a donor's options are described.
+fn of_donor(donor: &Donor) -> String {
+    format!("`allograft donors {}` lists its options with their ranges", donor.name)
 }
 
 /// The names of the donor's options.
@@ -73,10 +84,10 @@ fn unknown(name: &str, donors: &[&Donor], known: &[Vec<String>]) -> Failure {
         (Some(meant), _) => format!("did you mean `{meant}`?"),
         (None, [donor]) => format!("`{donor}` has it"),
         (None, [_, _, ..]) => format!("these donors have it: {}", having.join(", ")),
-        (None, []) => {
-            let donor = donors.first().map_or("NAME", |donor| donor.name);
-            format!("`allograft donors {donor}` lists its options with their ranges")
-        }
+        (None, []) => match donors {
+            [donor] => of_donor(donor),
+            _ => "`allograft donors NAME` lists a donor's options with their ranges".to_owned(),
+        },
     };
     Failure::usage(message).with_help(help)
 }
@@ -122,6 +133,9 @@ mod tests {
         let help = refused(Some("snmalloc"), "colour").1;
         assert_eq!(help, "`allograft donors snmalloc` lists its options with their ranges");
         assert!(check(&[], &[("x".to_owned(), 1)]).is_ok());
+        let snmalloc = donors::find("snmalloc").unwrap();
+        let beyond = check(&[snmalloc], &[("purge_delay".to_owned(), i64::MAX)]).unwrap_err();
+        assert!(beyond.message.contains("it takes -1 to ") && beyond.help.contains("donors snmalloc"), "{beyond:?}");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::Args;
 use hosts::{Examined, UnpackedGraft};
 use inspector::verify::{Check, Comparison, Definition, Difference, NotRun};
-use inspector::{InspectError, Libc, Report, Strings};
+use inspector::{InspectError, Libc, Link, Report, Strings};
 use trial::TrialOptions;
 
 use crate::command::{INCOMPLETE, verdict};
@@ -82,7 +82,10 @@ struct Verified {
 /// A file that is not a graft.
 enum Mistake {
     /// It carries no donor.
-    Stock,
+    Stock {
+        /// Whether it may take one: not a static program of glibc.
+        graftable: bool,
+    },
     /// It was linked with this donor.
     Linked(String),
 }
@@ -151,9 +154,18 @@ impl Verify {
                     ),
                     format!("`allograft inspect {word} --expect {donor}` checks what was linked"),
                 ),
-                Some(Mistake::Stock) => (
+                Some(Mistake::Stock { graftable }) => (
                     format!("`{path}` is not a graft: there is nothing to verify"),
-                    format!("graft it first: `allograft graft {word}`; `allograft inspect` says what it carries"),
+                    match graftable {
+                        true => {
+                            format!(
+                                "graft it first: `allograft graft {word}`; `allograft inspect` says what it carries"
+                            )
+                        }
+                        false => format!(
+                            "a static program of glibc takes no donor: `allograft inspect {word}` says what it carries"
+                        ),
+                    },
                 ),
             };
             output.error(&Failure::unexpected(message).with_help(help));
@@ -261,7 +273,8 @@ impl Mistake {
         }
         let report = inspector::inspect(file).ok()?;
         if is_stock(&report) {
-            return Some(Mistake::Stock);
+            let graftable = report.libc != Libc::Glibc || report.link == Some(Link::Dynamic);
+            return Some(Mistake::Stock { graftable });
         }
         let donor = donors::find(&report.malloc.name).filter(|_| executable)?;
         let is_linked = inspector::verify::is_without_note(file).unwrap_or(false);

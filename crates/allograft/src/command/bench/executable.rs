@@ -44,7 +44,8 @@ impl Executable {
         let typed = command.to_string_lossy().into_owned();
         if !path.exists() && !typed.contains('/') {
             return Err(Failure::usage(format!("there is neither a program `{typed}` nor a case of the suite"))
-                .with_help(match similar_case(&typed) {
+                .with_help(match similar_case(typed.trim_start_matches("suite:")) {
+                    Some(case) if typed.starts_with("suite:") => format!("did you mean the case `suite:{case}`?"),
                     Some(case) => format!("did you mean the case `{case}`? A program here is `./{typed}`"),
                     None => {
                         "name a program, `allograft bench ./program ARGS`; `allograft bench --help` lists the cases"
