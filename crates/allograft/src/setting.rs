@@ -37,7 +37,8 @@ pub(crate) fn number(value: &str) -> Result<i64, String> {
 /// and that donor's options are checked again then.
 ///
 /// # Errors
-/// Exit code 2 if none of them has an option, or if the value is beyond the range of the only donor; the help names the option that may be meant, or a donor that has it.
+/// Exit code 2 if none of them has an option, or if the value is beyond the range of the only donor. The help names the
+/// option that may be meant, or a donor that has it.
 pub(crate) fn check(donors: &[&Donor], settings: &[(String, i64)]) -> Result<(), Failure> {
     for (name, value) in settings {
         // Options that cannot be read are a fault of the build, which the graft itself reports.
