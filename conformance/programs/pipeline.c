@@ -118,6 +118,8 @@ int main(void) {
 	check_begin();
 	pthread_t threads[LINES][3];
 	long length = setting("ALLOGRAFT_PIPELINE_SECONDS", 0) * 1000;
+	// An hour is asked for to see whether memory stays flat: the end of the second half is not known before.
+	if (length) alarm(PROGRAM_SECONDS + (unsigned)(length / 1000) * 3);
 	if (!length) length = scaled(4000);
 	for (size_t i = 0; i < LINES; i++) {
 		CHECK(pthread_create(&threads[i][0], 0, make, &lines[i]) == 0);

@@ -162,6 +162,9 @@ impl<'a> Elf<'a> {
         elf.symbols = elf.read_symbols(SHT_SYMTAB);
         elf.dynamic_symbols = elf.read_symbols(SHT_DYNSYM);
         elf.read_dynamic();
+        if !elf.sections.iter().any(|section| section.kind == SHT_DYNSYM) {
+            elf.dynamic_symbols = elf.symbols_of_loader();
+        }
         Ok(elf)
     }
 
@@ -249,6 +252,21 @@ impl<'a> Elf<'a> {
         let table = self.bytes.over(table.data.unwrap_or_default());
         let entry = if table.wide { 24 } else { 16 };
         (0..table.data.len() / entry).filter_map(|index| read_symbol(&table, index * entry, strings)).collect()
+    }
+
+    /// Reads the symbols that a loader reads, which a file without section headers has, too. Their number is that of
+    /// the hash table (gABI, "Hash Table"; glibc elf/dl-lookup.c for `DT_GNU_HASH`).
+    fn symbols_of_loader(&self) -> Vec<Symbol<'a>> {
+        let part = |wanted: u64| {
+            let (_, address) = self.dynamic_entries().find(|(tag, _)| *tag == wanted)?;
+            self.at_address(address).map(|data| self.bytes.over(data))
+        };
+        let (Some(table), Some(strings)) = (part(6), part(5)) else { return Vec::new() };
+        let counted = part(4).and_then(|hash| hash.u32(4));
+        let count = counted.or_else(|| count_by_gnu_hash(&part(0x6fff_fef5)?)).unwrap_or(0) as usize;
+        let entry = if table.wide { 24 } else { 16 };
+        let count = count.min(table.data.len() / entry);
+        (0..count).filter_map(|index| read_symbol(&table, index * entry, strings.data)).collect()
     }
 
     fn read_dynamic(&mut self) {
@@ -434,6 +452,21 @@ fn read_section<'a>(bytes: &Bytes<'a>, at: usize) -> Option<(u32, Section<'a>)> 
         data: if kind == SHT_NOBITS || kind == 0 { Some(&[]) } else { bytes.slice(offset, size) },
     };
     Some((header.u32(0)?, section))
+}
+
+/// Returns the number of symbols by a table of `DT_GNU_HASH`: one more than the last symbol of the last chain.
+fn count_by_gnu_hash(table: &Bytes<'_>) -> Option<u32> {
+    let [buckets, first, words] = [table.u32(0)?, table.u32(4)?, table.u32(8)?];
+    let bloom = usize::try_from(words).ok()?.checked_mul(if table.wide { 8 } else { 4 })?;
+    let start = bloom.checked_add(16)?;
+    let chains = start.checked_add(usize::try_from(buckets).ok()?.checked_mul(4)?)?;
+    let bucket = |index: u32| table.u32(start + 4 * index as usize);
+    let mut last = (0..buckets).map_while(bucket).max().filter(|last| *last >= first)?;
+    // An odd number ends a chain.
+    while table.u32(chains.checked_add(4 * (last - first) as usize)?)? & 1 == 0 {
+        last = last.checked_add(1)?;
+    }
+    last.checked_add(1)
 }
 
 fn read_symbol<'a>(table: &Bytes<'a>, at: usize, strings: &'a [u8]) -> Option<Symbol<'a>> {

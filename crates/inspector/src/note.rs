@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use crate::archive;
 use crate::bytes::Bytes;
-use crate::elf::{Elf, PT_NOTE, SHT_NOTE};
+use crate::elf::{Elf, PT_LOAD, PT_NOTE, SHT_NOTE};
 use crate::error::InspectError;
 use crate::library::Library;
 use crate::pe::{self, Pe};
@@ -86,15 +86,37 @@ const BINDING_KIND: u32 = 3;
 /// Reads the values that the linker filled in: four distances, each from its own place, to `malloc`, `__libc_malloc`,
 /// `free` and `__libc_free`. `None` if there is no such note, or if several disagree.
 pub(crate) fn binding(elf: &Elf<'_>) -> Option<Binding> {
-    let mut bindings =
-        all(elf).into_iter().filter(|note| note.owner == OWNER && note.kind == BINDING_KIND).map(|note| {
-            let words = elf.bytes.over(note.description);
-            let target = |at: usize| words.u32(at).map(|distance| distance.wrapping_add(at as u32));
-            let (malloc, own_malloc, free, own_free) = (target(0)?, target(4)?, target(8)?, target(12)?);
-            Some(if malloc == own_malloc && free == own_free { Binding::ToGraft } else { Binding::ToProgram })
-        });
+    let mut bindings = bindings(elf).map(|note| {
+        let words = elf.bytes.over(note.description);
+        let target = |at: usize| words.u32(at).map(|distance| distance.wrapping_add(at as u32));
+        let (malloc, own_malloc, free, own_free) = (target(0)?, target(4)?, target(8)?, target(12)?);
+        Some(if malloc == own_malloc && free == own_free { Binding::ToGraft } else { Binding::ToProgram })
+    });
     let first = bindings.next()??;
     bindings.all(|other| other == Some(first)).then_some(first)
+}
+
+fn bindings<'a>(elf: &Elf<'a>) -> impl Iterator<Item = RawNote<'a>> {
+    all(elf).into_iter().filter(|note| note.owner == OWNER && note.kind == BINDING_KIND)
+}
+
+/// Whether each such note is at its own place: its first distance means a place in code, and `malloc` if that address
+/// is known. A note that was copied from a different program is not.
+pub(crate) fn is_binding_in_place(elf: &Elf<'_>, malloc: Option<u64>) -> bool {
+    let start = elf.bytes.data.as_ptr() as usize;
+    bindings(elf).all(|note| {
+        let offset = (note.description.as_ptr() as usize - start) as u64;
+        let mut loaded = elf.segments.iter().filter(|segment| segment.kind == PT_LOAD);
+        let address = loaded.find_map(|segment| {
+            let inside = offset.checked_sub(segment.offset)?;
+            segment.data.is_some_and(|data| inside < data.len() as u64).then(|| segment.address.wrapping_add(inside))
+        });
+        let (Some(address), Some(distance)) = (address, elf.bytes.over(note.description).u32(0)) else { return false };
+        let target = address.wrapping_add(i64::from(distance.cast_signed()).cast_unsigned());
+        let is_code =
+            |(from, data): (u64, &[u8])| target.checked_sub(from).is_some_and(|inside| inside < data.len() as u64);
+        malloc.map_or_else(|| elf.executable().into_iter().any(is_code), |malloc| malloc == target)
+    })
 }
 
 /// Splits the contents of a note section or segment into notes. Stops at the first that is malformed.

@@ -3,6 +3,7 @@
 //! docs/inspect.md says what the code looks for and why that is proof.
 
 mod aarch64;
+pub(crate) mod messages;
 pub(crate) mod oldmalloc;
 mod x86;
 

@@ -12,8 +12,8 @@ use crate::note::{BINDING_SECTION, Binding, GraftNote, Subject};
 use crate::report::{Allocator, Evidence, Kind, Libc, Link, Source, name};
 use crate::subject::image::{Image, named_only};
 
-/// Shared objects that define no malloc for others, except glibc's libc. A program that has only these gets glibc's
-/// malloc.
+/// Shared objects of glibc and of gcc that define no malloc for others, except glibc's libc. A program that has only
+/// these gets glibc's malloc, unless it names folders of its own, where anything may have these names.
 const WITHOUT_MALLOC: &[&str] = &[
     "libc.so.6",
     "libm.so.6",
@@ -30,7 +30,6 @@ const WITHOUT_MALLOC: &[&str] = &[
     "libstdc++.so.6",
     "libatomic.so.1",
     "libgomp.so.1",
-    "libz.so.1",
 ];
 
 /// The allocator of each kind of block.
@@ -57,6 +56,12 @@ impl Image<'_, '_> {
         }
         match self.notes.as_slice() {
             [] => self.without_note(),
+            [Ok(note)] if !self.has_donor() => {
+                let mut evidence = evidence_of(Source::Note, note.summary(Subject::Malloc.section()));
+                evidence.push(Evidence::new(Source::Note, "that donor is not in the file: the note was copied"));
+                let malloc = self.unknown(evidence);
+                Allocators { malloc, libc: None }
+            }
             [Ok(note)] => match EntryPoints::parse(self.elf) {
                 Some(entry_points) => self.by_jumps(note, entry_points),
                 None => self.by_note(note),
@@ -181,6 +186,11 @@ impl Image<'_, '_> {
                 malloc: self.by_callees("`malloc` is weak, and does not do what musl's does".to_owned()),
                 libc: Some(self.named(name, evidence_of(Source::Symbols, detail))),
             },
+            Verdict::Is(name, detail) if !self.is_confirmed(name) => {
+                let mut evidence = evidence_of(Source::Symbols, detail);
+                evidence.push(Evidence::new(Source::Constants, format!("nothing else of {name} is in the file")));
+                self.unknown(evidence).into()
+            }
             Verdict::Is(name, detail) => self.named(name, evidence_of(Source::Symbols, detail)).into(),
             Verdict::Unnamed(detail) => self.by_callees(detail).into(),
             Verdict::Beside { malloc, libc, detail } => Allocators {
@@ -212,7 +222,8 @@ impl Image<'_, '_> {
     fn by_callees(&self, detail: String) -> Allocator {
         let reached = self.marks.symbol("malloc").and_then(|malloc| families::reached(self.elf, malloc));
         // Any allocator may call libc functions that need a block of libc's own, such as atexit.
-        let reached = reached.filter(|(whose, _)| ![name::MALLOCNG, name::GLIBC].contains(whose));
+        let reached =
+            reached.filter(|(whose, _)| ![name::MALLOCNG, name::GLIBC].contains(whose) && self.is_confirmed(whose));
         let called = reached.map(|(whose, function)| (whose, Source::Code, format!("`malloc` calls `{function}`")));
         let Some((whose, source, found)) = called.or_else(|| self.by_exports()) else {
             return self.unknown(evidence_of(Source::Symbols, detail));
@@ -266,9 +277,14 @@ impl Image<'_, '_> {
             return Allocator::named(name::MALLOCNG, evidence);
         }
         // glibc's malloc is a strong symbol of the file that has these texts (malloc/malloc.c). Therefore a program
-        // with its own malloc cannot contain that file.
-        if let Some(detail) = self.constants.details(name::GLIBC).filter(|_| self.is_static()) {
-            return Allocator::named(name::GLIBC, evidence_of(Source::Constants, detail));
+        // with its own malloc cannot contain that file. The texts alone may be anywhere.
+        if let Some(detail) = self.constants.details(name::GLIBC).filter(|_| self.is_static())
+            && self.uses_messages_of_glibc()
+        {
+            let mut evidence = evidence_of(Source::Constants, detail);
+            evidence
+                .push(Evidence::new(Source::Code, "one function is called with these messages, as in glibc's malloc"));
+            return Allocator::named(name::GLIBC, evidence);
         }
         if let Some(lock) = self.lock_of_oldmalloc() {
             return self.named(name::OLDMALLOC, evidence_of(Source::Code, lock));
@@ -315,6 +331,11 @@ impl Image<'_, '_> {
         ))
     }
 
+    /// Whether the program names folders in which its libraries are searched (`DT_RPATH`, `DT_RUNPATH`).
+    fn has_folders(&self) -> bool {
+        self.elf.dynamic_entries().any(|(tag, _)| [15, 29].contains(&tag))
+    }
+
     /// Returns the allocator of a dynamic program: its `malloc` comes from the first library that has one.
     fn libraries(&self) -> Allocator {
         if self.kind == Kind::Shared {
@@ -326,7 +347,8 @@ impl Image<'_, '_> {
         }
         let needed = &self.elf.dynamic.needed;
         let is_plain = |library: &[u8]| {
-            WITHOUT_MALLOC.iter().any(|known| known.as_bytes() == library) || library.starts_with(b"ld-linux")
+            let is_known = WITHOUT_MALLOC.iter().any(|known| known.as_bytes() == library);
+            (is_known && !self.has_folders() || library == b"libc.so.6") || library.starts_with(b"ld-linux")
         };
         let loader = printable(self.elf.interpreter().unwrap_or_default());
         let stranger = needed.iter().find(|library| !is_plain(library));
@@ -358,7 +380,7 @@ impl Image<'_, '_> {
 
     /// Returns the allocator of the language's own blocks, if that is not `malloc`.
     pub(super) fn language(&self, malloc: &Allocator) -> Option<Allocator> {
-        if self.marks.is_go() || self.constants.has(name::GO) {
+        if self.has_go_tables() {
             let go = match self.marks.is_go() {
                 true => evidence_of(Source::Symbols, "`runtime.mallocgc`"),
                 false => Vec::new(),
@@ -404,7 +426,7 @@ impl Image<'_, '_> {
             if name::is_variant(&malloc.name, whose) && !self.marks.has_rust_global() {
                 return None;
             }
-            if [name::MALLOCNG, name::GLIBC].contains(&whose) {
+            if [name::MALLOCNG, name::GLIBC].contains(&whose) || !self.is_confirmed(whose) {
                 continue;
             }
             let detail = format!("`{}` calls `{function}`", families::readable(symbol.name));

@@ -2,5 +2,6 @@
 
 mod damaged;
 mod detection;
+mod imitated;
 mod programs;
 mod verification;

@@ -1,0 +1,137 @@
+//! Programs whose `malloc` is known by construction: `inspect` names it or says `unknown`.
+//!
+//! | module | what lives there |
+//! | --- | --- |
+//! | `case` | a program: its libc, the provider of its `malloc`, the fakes in it, how it is stripped, and the answers |
+//! | `workshop` | objects, libraries and archives, each made once |
+//! | `linked` | the file of a case, linked |
+//! | `disk` | the files that a loader would find, some of which are missing or cannot be read |
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+mod case;
+mod disk;
+mod linked;
+mod workshop;
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use attack::workers;
+
+use case::{Case, Fake, Files, Libc, Provider, Strip};
+use workshop::Workshop;
+
+/// The answers to some cases: how many were exact, and how many `unknown`.
+#[derive(Debug, Default)]
+struct Answers {
+    exact: usize,
+    unknown: usize,
+    /// Those that no linker or graft makes.
+    impossible: usize,
+    wrong: Vec<String>,
+    /// Of those without a fake: the providers that were not named.
+    silent: BTreeMap<String, usize>,
+}
+
+fn ask(cases: &[Case]) -> Answers {
+    let workshop = Workshop::new();
+    let answers = Mutex::new(Answers::default());
+    let troubles = workers::each(cases, workers::processors(), |case| {
+        let answer = linked::answer(&workshop, case)?;
+        let mut answers = answers.lock().expect("no thread panicked with it");
+        let Some(answer) = answer else {
+            answers.impossible += 1;
+            return Ok(());
+        };
+        let expected = case.malloc();
+        if answer.malloc == "unknown" {
+            answers.unknown += 1;
+            if case.fakes.is_empty() && case.is_plain() && expected != "unknown" {
+                *answers.silent.entry(format!("{:?} {:?} {:?}", case.libc, case.provider, case.strip)).or_default() +=
+                    1;
+            }
+        } else if answer.malloc == expected {
+            answers.exact += 1;
+        } else {
+            answers.wrong.push(format!("{case:?}: `{}`, and it is {expected}", answer.malloc));
+        }
+        if let Some(libcs) = answer.libc.filter(|libcs| libcs != "unknown" && *libcs != case.libcs()) {
+            answers.wrong.push(format!("{case:?}: libc's own blocks are `{libcs}`'s, and it is {}", case.libcs()));
+        }
+        // C has no allocator of its own.
+        if let Some(language) = answer.language.filter(|language| language != "unknown") {
+            answers.wrong.push(format!("{case:?}: the language's blocks are `{language}`'s"));
+        }
+        Ok(())
+    });
+    assert_eq!(troubles, 0, "programs that could not be made");
+    answers.into_inner().expect("no thread panicked with it")
+}
+
+#[track_caller]
+fn all_right(answers: &Answers) {
+    assert!(answers.wrong.is_empty(), "{} wrong answers:\n{}", answers.wrong.len(), answers.wrong.join("\n"));
+}
+
+/// A few of each kind.
+#[test]
+fn an_answer_is_right_or_unknown() {
+    let all = case::all(false);
+    let few: Vec<Case> =
+        all.into_iter().enumerate().filter(|(number, _)| number % 97 == 5).map(|(_, case)| case).collect();
+    let answers = ask(&few);
+    all_right(&answers);
+    assert!(answers.exact * 5 > few.len(), "{} of {} were named", answers.exact, few.len());
+}
+
+/// The allocators of programs in which nothing imitates a different one are named.
+#[test]
+fn plain_programs_are_named() {
+    let plain =
+        |libc, provider, strip| Case { libc, provider, strip, fakes: Vec::new(), first: true, files: Files::Whole };
+    let cases = [
+        plain(Libc::MuslStatic, Provider::Libc, Strip::Nothing),
+        plain(Libc::MuslStaticPie, Provider::Libc, Strip::Symbols),
+        plain(Libc::Musl, Provider::Libc, Strip::Symbols),
+        plain(Libc::GlibcStatic, Provider::Libc, Strip::Symbols),
+        plain(Libc::Glibc, Provider::Libc, Strip::Symbols),
+        plain(Libc::MuslStatic, Provider::Archive("snmalloc"), Strip::Symbols),
+    ];
+    let answers = ask(&cases);
+    all_right(&answers);
+    assert_eq!((answers.exact, &answers.silent), (cases.len(), &BTreeMap::new()));
+}
+
+/// All of them. Prints how many, for docs/reliability.md.
+#[test]
+#[ignore = "minutes: thousands of programs"]
+fn every_program() {
+    let cases = case::all(true);
+    let answers = ask(&cases);
+    println!(
+        "{} programs: {} named, {} unknown, {} wrong",
+        cases.len() - answers.impossible,
+        answers.exact,
+        answers.unknown,
+        answers.wrong.len()
+    );
+    println!("not named though nothing imitates another: {:#?}", answers.silent);
+    all_right(&answers);
+    assert!(answers.exact * 3 > cases.len(), "{} of {} were named", answers.exact, cases.len());
+}
+
+#[test]
+fn a_fake_is_in_the_file() {
+    let workshop = Workshop::new();
+    let texts = Fake::Texts("jemalloc");
+    let case = Case {
+        libc: Libc::MuslStatic,
+        provider: Provider::Own,
+        strip: Strip::Symbols,
+        fakes: vec![texts],
+        first: true,
+        files: Files::Whole,
+    };
+    let file = std::fs::read(linked::program(&workshop, &case).unwrap().path()).unwrap();
+    assert!(file.windows(12).any(|bytes| bytes == b"<jemalloc>: "));
+}
