@@ -62,7 +62,7 @@ static void nested(struct message *message, int field, struct message *part)
 }
 
 static const char *texts[] = {"", "alloc_objects", "alloc_space", "inuse_objects", "inuse_space", "lifetime", "live",
-	"sampled", 0, "allograft: donor=snmalloc", 0, "allograft: seconds=2.5", "allograft: resident_bytes=16777216"};
+	"sampled", 0, "allograft: donor=snmalloc", 0, "allograft: seconds=2.5", "allograft: resident_bytes=16777216", 0};
 
 static void sample(struct message *profile, const int *stack, unsigned long blocks)
 {
@@ -86,6 +86,7 @@ static void profile(unsigned long blocks)
 	struct message profile = {.length = 0}, part = {.length = 0};
 	texts[8] = program;
 	texts[10] = process;
+	texts[13] = getenv("BUILD_ID") ? getenv("BUILD_ID") : "";
 	if (readlink("/proc/self/exe", program, sizeof program - 1) < 0)
 		exit(9);
 	snprintf(process, sizeof process, "allograft: process=%d", (int)getpid());
@@ -99,6 +100,7 @@ static void profile(unsigned long blocks)
 	number(&part, 2, (unsigned long)__executable_start);
 	number(&part, 3, (unsigned long)etext);
 	number(&part, 5, 8);
+	number(&part, 6, 13);
 	nested(&profile, 3, &part);
 	for (int i = 0; i < 4; i++) {
 		number(&part, 1, 1 + i);

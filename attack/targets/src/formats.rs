@@ -1,8 +1,10 @@
-//! The parts of a donor that are written: notes and options. They are read, written again, and read as the same.
+//! The parts of a donor that are written: notes and options. They are read, written again, and read as the same. And the
+//! heap profiles that a donor writes.
 
 use format::merged::Merged;
 use format::needed::Needed;
 use format::{DonorKind, Note, note, options};
+use profiler::heap::{Heap, HeapProfile};
 
 /// The notes of a graft.
 pub(crate) fn notes(input: &[u8]) {
@@ -44,4 +46,20 @@ pub(crate) fn options(input: &[u8]) {
     options::write(&known, &mut same);
     assert_eq!(options::parse(&same), Ok(known));
     assert!(same.len() == input.len());
+}
+
+/// A heap profile. The files that it names are not read: they are not the fuzzer's.
+pub(crate) fn heap(input: &[u8]) {
+    let mut profile = match HeapProfile::parse(input) {
+        Ok(profile) => profile,
+        Err(error) => return drop(error.to_string()),
+    };
+    profile.forget_files();
+    let (live, allocated) = profile.totals();
+    let heap = Heap::new(profile, None, None).expect("no file is named");
+    let report = &heap.report;
+    assert_eq!((report.live, report.allocated), (live, allocated));
+    let sum = report.sites.iter().fold(0_u64, |sum, site| sum.saturating_add(site.live.bytes));
+    assert!(sum <= live.bytes);
+    assert_eq!(heap.page().matches("<script>").count(), 1);
 }

@@ -9,7 +9,7 @@
 //! | `objects` | relocatable objects, of ELF and COFF |
 //! | `files` | what `inspect` reads, images and packages |
 //! | `documents` | JSON documents of images, the origin of a graft, records |
-//! | `formats` | notes and options |
+//! | `formats` | notes, options, heap profiles |
 //! | `seeds` | the inputs that a fuzzer starts with |
 
 pub mod bounds;
@@ -44,6 +44,9 @@ const GRAFT: Bounds = Bounds { memory: 128 << 20, times: 100 };
 /// A stream of zstd may ask for a window of 100 MiB, and one of xz for 256 MiB.
 const PACKED: Bounds = Bounds { memory: 320 << 20, times: 100 };
 
+/// A small stream of gzip may hold 64 MiB, from which half a million of everything is read.
+const PROFILE: Bounds = Bounds { memory: 384 << 20, times: 200 };
+
 /// All targets.
 pub const TARGETS: &[Target] = &[
     target("archive", "a static archive: no edit changes no byte, a graft is sound", 1 << 19, GRAFT, graft::archive),
@@ -64,6 +67,7 @@ pub const TARGETS: &[Target] = &[
     target("note", "the notes of a graft: what is read is written the same", 1 << 12, SMALL, formats::notes),
     target("record", "a graft's record: what is read is written the same", 1 << 14, SMALL, documents::record),
     target("options", "a donor's options: what is read is written the same", 1 << 14, SMALL, formats::options),
+    target("heap", "a heap profile: what is reported is what it holds", 1 << 16, PROFILE, formats::heap),
     target("origin", "`allograft.origin`: nothing but documents and blobs", 1 << 16, SMALL, documents::origin),
 ];
 

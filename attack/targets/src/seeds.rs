@@ -62,10 +62,15 @@ pub fn of(target: &str) -> Vec<Seed> {
         "note" => notes(),
         "record" => records(),
         "options" => options(),
+        "heap" => vec![named("plain", HEAP.to_vec()), named("gzip", Packing::Gzip.pack(HEAP))],
         "origin" => origins(),
         _ => Vec::new(),
     }
 }
+
+/// A heap profile of pprof: a sample type, a sample, its location and function, and texts.
+const HEAP: &[u8] = b"\x0a\x02\x08\x01\x12\x06\x0a\x01\x01\x12\x01\x05\x22\x08\x08\x01\x22\x04\x08\x01\x10\x07\
+    \x2a\x04\x08\x01\x10\x02\x32\x00\x32\x0binuse_space\x32\x04main";
 
 fn named(name: impl Into<String>, bytes: Vec<u8>) -> Seed {
     (name.into(), bytes)

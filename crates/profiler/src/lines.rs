@@ -105,6 +105,9 @@ impl Decoded {
             let file = number.and_then(|number| first.checked_add(number)).unwrap_or(u32::MAX);
             sequence.push(Row { address: row.address(), line: line.unwrap_or(0), file });
             if row.end_sequence() {
+                // A row at the end has no code: it would name whatever follows.
+                let end = row.address();
+                sequence.retain(|row: &Row| row.address < end || row.line == 0);
                 // Linkers leave the tables of functions that they drop, with address 0.
                 let kept = sequence.first().is_some_and(|first| first.address != 0);
                 self.rows.extend(sequence.drain(..).filter(|_| kept));
@@ -130,16 +133,17 @@ fn bare(path: Slice<'_>) -> String {
 mod tests {
     use super::*;
 
-    /// A table of DWARF 4: `x.c`, whose lines 7 and 9 begin at 0x1000 and 0x1010, and which ends at 0x1020; and a
-    /// sequence of a dropped function, at address 0.
+    /// A table of DWARF 4: `x.c`, whose lines 7 and 9 begin at 0x1000 and 0x1010, and which ends at 0x1020, where it has
+    /// another row, as GNU as writes; and a sequence of a dropped function, at address 0.
     fn table() -> Vec<u8> {
         let mut header = vec![1, 1, 1, 0xfb, 14, 13, 0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1];
         header.push(0);
         header.extend(b"src/x.c\0\0\0\0\0");
         let set = |address: u64| [&[0, 9, 2][..], &address.to_le_bytes()].concat();
         let mut code = set(0x1000);
-        // DW_LNS_advance_line 6, copy; advance_pc 16, advance_line 2, copy; advance_pc 16; DW_LNE_end_sequence.
-        code.extend([3, 6, 1, 2, 16, 3, 2, 1, 2, 16, 0, 1, 1]);
+        // DW_LNS_advance_line 6, copy; advance_pc 16, advance_line 2, copy; advance_pc 16, copy;
+        // DW_LNE_end_sequence.
+        code.extend([3, 6, 1, 2, 16, 3, 2, 1, 2, 16, 1, 0, 1, 1]);
         code.extend(set(0));
         code.extend([3, 80, 1, 2, 0x90, 0x40, 0, 1, 1]);
         let length = u32::try_from(header.len()).unwrap().to_le_bytes();

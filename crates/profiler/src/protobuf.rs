@@ -99,6 +99,18 @@ impl<'m> Iterator for Fields<'m> {
     }
 }
 
+/// The numbers in these fields of a message; 0 for a missing one.
+pub(crate) fn numbers<const N: usize>(message: &[u8], fields: [u64; N]) -> Result<[u64; N], Damage> {
+    let mut numbers = [0; N];
+    for field in Fields(message) {
+        let (field, value) = field?;
+        if let Some(at) = fields.iter().position(|wanted| *wanted == field) {
+            numbers[at] = value.number();
+        }
+    }
+    Ok(numbers)
+}
+
 fn field<'m>(rest: &mut &'m [u8]) -> Result<(u64, Value<'m>), Damage> {
     let key = varint(rest)?;
     let value = match key & 7 {

@@ -17,8 +17,8 @@ pub(crate) use overview::overview;
 ///
 /// Reads a heap profile of a grafted program, which it writes with ALLOGRAFT_HEAP=PATH in its environment, or one that
 /// Go, jemalloc or tcmalloc wrote in the format of pprof. Says which call sites hold the live bytes, and whether the
-/// allocator's memory is live or retained. With an older profile of the same program, says what grew, and what of it may
-/// be a leak.
+/// allocator's memory is live or retained. With an older profile of the same program, says what grew, and what may be a
+/// leak.
 ///
 /// Functions have the names of the file that the profile names, if its build id is the profile's, or of its debug file;
 /// without names, they are shown by file and address. `allograft profile --heap ./program` runs a program and shows the
@@ -95,23 +95,23 @@ fn failed(path: &Path, error: HeapError) -> Failure {
         HeapError::Malformed("it is a program") => {
             format!("to profile its heap: `allograft profile --heap {}`", crate::shell::quoted(&shown.to_string()))
         }
-        HeapError::Malformed(_) | HeapError::Missing { .. } => {
+        HeapError::Malformed(_) | HeapError::Missing(..) => {
             "name a heap profile: a grafted program writes one with ALLOGRAFT_HEAP=PATH in its environment".to_owned()
         }
-        HeapError::TooMany { .. } => "write one with fewer samples: ALLOGRAFT_HEAP=PATH:4194304".to_owned(),
-        HeapError::Foreign { .. } => "name a heap profile; `go tool pprof` reads the others".to_owned(),
+        HeapError::TooMany(_) => "write one with fewer samples: ALLOGRAFT_HEAP=PATH:4194304".to_owned(),
+        HeapError::Foreign(_) => "name a heap profile; `go tool pprof` reads the others".to_owned(),
         HeapError::Difference => "name both profiles: `allograft heap FILE OLDER`".to_owned(),
-        HeapError::Program { .. } => "name the file that ran, or leave `--program` out".to_owned(),
+        HeapError::Program(..) => "name the file that ran, or leave `--program` out".to_owned(),
         HeapError::Swapped => "name the later profile first: `allograft heap FILE OLDER`".to_owned(),
     };
     let message = match &error {
-        HeapError::Program { .. } => error.to_string(),
+        HeapError::Program(..) => error.to_string(),
         _ => format!("cannot read the heap profile `{shown}`: {error}"),
     };
     Failure::usage(message).with_help(help)
 }
 
-/// What to do about a program that cannot be started.
+/// Returns the failure of a program that cannot be started.
 fn cannot_start(program: &str, error: &std::io::Error) -> Failure {
     Failure::usage(format!("cannot start `{program}`: {error}")).with_help(mend(error))
 }

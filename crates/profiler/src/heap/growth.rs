@@ -1,4 +1,4 @@
-//! What grew between two profiles of one program, and which of it may be a leak.
+//! The growth between two profiles of one program, and the call sites in it that may be leaks.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use super::reader::{Amount, HeapProfile, LIFETIMES};
 use super::sites::Sums;
 use crate::size::{change, count, size};
 
-/// What grew since an older profile.
+/// The growth since an older profile.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Growth {
     /// Whether both profiles are of one process; null if a profile does not name its process.
@@ -35,13 +35,13 @@ pub struct SiteGrowth {
     pub bytes: i64,
     /// The live blocks that were added.
     pub objects: i64,
-    /// What it allocated between the profiles.
+    /// The blocks that it allocated between the profiles.
     pub allocated: Amount,
     /// Whether it may be a leak. Never true for profiles of two processes.
     pub suspect: bool,
     /// The reasons for that.
     pub reasons: Vec<String>,
-    /// What speaks against it.
+    /// The reasons against it.
     pub doubts: Vec<String>,
 }
 
@@ -177,6 +177,6 @@ impl Growth {
     }
 }
 
-/// What two profiles cannot tell.
+/// A caution: two profiles do not show whether a growth ends.
 pub const LIMITS: &str = "A cache that fills, or data that is loaded once, grows the same way: write a third profile \
                           later, and compare it with this one. A leak goes on growing.";

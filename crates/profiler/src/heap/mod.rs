@@ -18,5 +18,5 @@ mod tests;
 pub use error::HeapError;
 pub use growth::{Growth, LIMITS, SiteGrowth};
 pub use reader::{Amount, HeapProfile};
-pub use report::{Freed, Heap, HeapReport, HeapSite};
+pub use report::{Callers, Freed, Heap, HeapReport, HeapSite};
 pub use retention::{Holds, Retention};

@@ -25,7 +25,7 @@ pub(crate) struct Function {
     pub(crate) module: Rc<str>,
 }
 
-/// What is known of a function by its name.
+/// A function, and the facts that follow from its name.
 #[derive(Debug)]
 pub(crate) struct Known {
     pub(crate) function: Function,
@@ -98,7 +98,7 @@ impl Names {
                 let located = match located(&path, &parts, is_program) {
                     Ok(located) => Some(located),
                     Err(reason) if named.is_some() => {
-                        return Err(HeapError::Program { path: path.display().to_string(), reason });
+                        return Err(HeapError::Program(path.display().to_string(), reason));
                     }
                     Err(reason) => {
                         self.warnings.push(format!("`{}` gives no names to its functions: {reason}", path.display()));

@@ -157,14 +157,13 @@ fn sites(sites: &[HeapSite]) -> String {
     text.push_str("</tr></thead><tbody>");
     for site in sites.iter().take(SHOWN) {
         let line = site.line.iter().map(|line| format!(" <span class=\"quiet\">{}</span>", escaped(line)));
-        let callers =
-            if site.callers.is_empty() { String::new() } else { format!("called by {}", site.callers.join(", ")) };
+        let callers = site.called_by().iter().map(|callers| escaped(callers)).collect::<Vec<_>>().join("<br/>");
         let _ = write!(
             text,
             "<tr><td>{}{}<br/><span class=\"quiet\">{}</span></td><td>{}</td><td>{:.1} %</td><td>{}</td><td>{}</td>",
             escaped(&site.function),
             line.collect::<String>(),
-            escaped(&callers),
+            callers,
             size(site.live.bytes),
             100.0 * site.share,
             count(site.live.objects),

@@ -13,7 +13,7 @@ use flate2::read::MultiGzDecoder;
 
 use super::error::HeapError;
 use crate::file;
-use crate::protobuf::{Damage, Fields, Value};
+use crate::protobuf::{Damage, Fields, numbers};
 
 /// The largest profile that is read, packed or unpacked, in bytes. A hundred thousand stacks take some 20 MB.
 const LARGEST: u64 = 64 << 20;
@@ -30,7 +30,7 @@ const DEEPEST: usize = 512;
 pub(crate) const LIFETIMES: [&str; 6] =
     ["under 1 ms", "under 10 ms", "under 100 ms", "under 1 s", "under 10 s", "10 s or longer"];
 
-/// A heap profile as it is in its file.
+/// A heap profile, as written in its file.
 #[derive(Debug, Default)]
 pub struct HeapProfile {
     pub(crate) rows: Vec<Row>,
@@ -47,7 +47,7 @@ pub struct HeapProfile {
 }
 
 /// Blocks that were allocated from one stack, and had one fate.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Row {
     /// Numbers of locations, the innermost first.
     pub(crate) stack: Vec<u32>,
@@ -130,6 +130,11 @@ impl HeapProfile {
 }
 
 impl HeapProfile {
+    /// Forgets which files the profile names, so that none is read for names.
+    pub fn forget_files(&mut self) {
+        self.mappings.iter_mut().for_each(|mapping| mapping.file = "".into());
+    }
+
     /// All live and all allocated blocks, estimated from samples.
     pub fn totals(&self) -> (Amount, Amount) {
         let (mut live, mut allocated) = (Amount::default(), Amount::default());
@@ -143,7 +148,7 @@ impl HeapProfile {
 
 fn within(bytes: &[u8]) -> Result<HeapProfile, HeapError> {
     if bytes.len() as u64 > LARGEST {
-        return Err(HeapError::TooMany { what: "bytes", limit: LARGEST as usize });
+        return Err(HeapError::TooMany("bytes"));
     }
     for (start, form) in [
         (&b"heap profile:"[..], "it is a text of gperftools: `pprof -proto PROGRAM FILE` makes one of it"),
@@ -161,7 +166,7 @@ fn within(bytes: &[u8]) -> Result<HeapProfile, HeapError> {
 /// A list that has no more than `limit` items.
 fn push<T>(list: &mut Vec<T>, item: T, limit: usize, what: &'static str) -> Result<(), HeapError> {
     if list.len() >= limit {
-        return Err(HeapError::TooMany { what, limit });
+        return Err(HeapError::TooMany(what));
     }
     list.push(item);
     Ok(())
@@ -213,12 +218,11 @@ impl<'m> Parts<'m> {
     }
 
     fn text(&self, at: u64) -> Result<Rc<str>, HeapError> {
-        let text = usize::try_from(at).ok().and_then(|at| self.texts.get(at));
-        match text {
+        match usize::try_from(at).ok().and_then(|at| self.texts.get(at)) {
             Some(text) => Ok(text.clone()),
             // Index 0 is the empty text, also where there is no table.
             None if at == 0 => Ok("".into()),
-            None => Err(HeapError::Missing { what: "text", id: at }),
+            None => Err(HeapError::Missing("text", at)),
         }
     }
 
@@ -231,7 +235,7 @@ impl<'m> Parts<'m> {
             let (id, location) = location(part, &mapping_numbers, &function_numbers, &functions)?;
             lines += location.lines.len();
             match lines {
-                lines if lines > 2 * MOST => Err(HeapError::TooMany { what: "lines", limit: 2 * MOST }),
+                lines if lines > 2 * MOST => Err(HeapError::TooMany("lines")),
                 _ => Ok((id, location)),
             }
         })?;
@@ -263,31 +267,16 @@ impl<'m> Parts<'m> {
     /// Finds the columns of the values. Go, jemalloc's and tcmalloc's profiles have these names as well; `space` and
     /// `objects` alone are those of blocks in use.
     fn columns(&self) -> Result<Columns, HeapError> {
-        let mut names = Vec::new();
-        for part in &self.kinds {
-            let mut kind = 0;
-            for field in Fields(part) {
-                let (number, value) = field?;
-                if number == 1 {
-                    kind = value.number();
-                }
-            }
-            names.push(self.text(kind)?);
-        }
+        let names = self.kinds.iter().map(|part| self.text(numbers(part, [1])?[0])).collect::<Result<Vec<_>, _>>()?;
         let at = |wanted: [&str; 2]| names.iter().position(|name| wanted.contains(&&**name));
-        let columns = Columns {
-            allocated: [at(["alloc_space"; 2]), at(["alloc_objects"; 2])],
-            live: [at(["inuse_space", "space"]), at(["inuse_objects", "objects"])],
-        };
-        if columns.allocated[0].is_some() || columns.live[0].is_some() {
-            return Ok(columns);
-        }
-        match names.is_empty() {
-            true => Err(HeapError::Malformed("it has no types of samples")),
-            false => {
-                let found: Vec<_> =
-                    names.iter().take(4).map(|name| name.chars().take(40).collect::<String>()).collect();
-                Err(HeapError::Foreign { found: found.join(", ") })
+        let allocated = [at(["alloc_space"; 2]), at(["alloc_objects"; 2])];
+        let live = [at(["inuse_space", "space"]), at(["inuse_objects", "objects"])];
+        match (allocated[0].or(live[0]), names.is_empty()) {
+            (Some(_), _) => Ok(Columns { allocated, live }),
+            (None, true) => Err(HeapError::Malformed("it has no types of samples")),
+            (None, false) => {
+                let found = names.iter().take(4).map(|name| name.chars().take(40).collect::<String>());
+                Err(HeapError::Foreign(found.collect::<Vec<_>>().join(", ")))
             }
         }
     }
@@ -308,37 +297,13 @@ impl<'m> Parts<'m> {
     }
 
     fn mapping(&self, part: &[u8]) -> Result<(u64, Mapping), HeapError> {
-        let (mut id, mut start, mut limit, mut offset, mut file, mut build_id) = (0, 0, 0, 0, 0, 0);
-        for field in Fields(part) {
-            let (number, value) = field?;
-            let number = match number {
-                1 => &mut id,
-                2 => &mut start,
-                3 => &mut limit,
-                4 => &mut offset,
-                5 => &mut file,
-                6 => &mut build_id,
-                _ => continue,
-            };
-            *number = value.number();
-        }
-        let (file, build_id) = (self.text(file)?, self.text(build_id)?);
-        Ok((id, Mapping { start, limit, offset, file, build_id }))
+        let [id, start, limit, offset, file, build_id] = numbers(part, [1, 2, 3, 4, 5, 6])?;
+        Ok((id, Mapping { start, limit, offset, file: self.text(file)?, build_id: self.text(build_id)? }))
     }
 
     /// A function's number, and its name and file.
     fn function(&self, part: &[u8]) -> Result<(u64, Line), HeapError> {
-        let (mut id, mut name, mut own_name, mut file) = (0, 0, 0, 0);
-        for field in Fields(part) {
-            let (number, value) = field?;
-            match number {
-                1 => id = value.number(),
-                2 => name = value.number(),
-                3 => own_name = value.number(),
-                4 => file = value.number(),
-                _ => {}
-            }
-        }
+        let [id, name, own_name, file] = numbers(part, [1, 2, 3, 4])?;
         let function = self.text(if name == 0 { own_name } else { name })?;
         Ok((id, Line { function, file: self.text(file)?, line: 0 }))
     }
@@ -347,40 +312,37 @@ impl<'m> Parts<'m> {
         &self,
         part: &[u8],
         columns: &Columns,
-        (locations, numbers): (&[Location], &Numbers),
+        (locations, location_numbers): (&[Location], &Numbers),
         frames: &mut usize,
     ) -> Result<Row, HeapError> {
-        let mut stack = Vec::new();
-        let mut values = Vec::new();
-        let (mut lifetime, mut sampled, mut cut) = (None, None, false);
+        let (mut row, mut values) = (Row::default(), Vec::new());
         for field in Fields(part) {
-            let (number, value) = field?;
-            match number {
-                1 => {
+            match field? {
+                (1, value) => {
                     for id in value.numbers() {
                         let id = id?;
-                        let number = *numbers.get(&id).ok_or(HeapError::Missing { what: "location", id })?;
+                        let number = *location_numbers.get(&id).ok_or(HeapError::Missing("location", id))?;
                         // Inlined functions are frames, too.
                         *frames += locations[number as usize].lines.len().max(1);
-                        match () {
-                            () if *frames > MOST_FRAMES => {
-                                return Err(HeapError::TooMany { what: "frames", limit: MOST_FRAMES });
-                            }
-                            () if stack.len() < DEEPEST => stack.push(number),
-                            () => cut = true,
+                        if *frames > MOST_FRAMES {
+                            return Err(HeapError::TooMany("frames"));
+                        }
+                        row.cut |= row.stack.len() >= DEEPEST;
+                        if !row.cut {
+                            row.stack.push(number);
                         }
                     }
                 }
-                2 => {
+                (2, value) => {
                     for number in value.numbers() {
                         push(&mut values, number?, 64, "values in a sample")?;
                     }
                 }
-                3 => {
-                    let label = self.label(value)?;
-                    match &*label.name {
-                        "lifetime" => lifetime = LIFETIMES.iter().position(|known| *known == &*label.text),
-                        "sampled" => sampled = Some(label.number),
+                (3, value) => {
+                    let [name, text, number] = numbers(value.bytes(), [1, 2, 3])?;
+                    match (&*self.text(name)?, self.text(text)?) {
+                        ("lifetime", text) => row.lifetime = LIFETIMES.iter().position(|known| *known == &*text),
+                        ("sampled", _) => row.sampled = Some(number),
                         _ => {}
                     }
                 }
@@ -394,21 +356,7 @@ impl<'m> Parts<'m> {
             let value = |at: Option<usize>| at.and_then(|at| values.get(at)).copied().unwrap_or(0);
             Amount { bytes: value(bytes), objects: value(objects) }
         };
-        let (allocated, live) = (amount(columns.allocated), amount(columns.live));
-        Ok(Row { stack, cut, allocated, live, lifetime, sampled })
-    }
-
-    fn label(&self, value: Value<'_>) -> Result<Label, HeapError> {
-        let (mut name, mut text, mut number) = (0, 0, 0);
-        for field in Fields(value.bytes()) {
-            match field? {
-                (1, value) => name = value.number(),
-                (2, value) => text = value.number(),
-                (3, value) => number = value.number(),
-                _ => {}
-            }
-        }
-        Ok(Label { name: self.text(name)?, text: self.text(text)?, number })
+        Ok(Row { allocated: amount(columns.allocated), live: amount(columns.live), ..row })
     }
 }
 
@@ -421,40 +369,20 @@ struct Columns {
     live: [Option<usize>; 2],
 }
 
-/// A label of a sample.
-struct Label {
-    name: Rc<str>,
-    text: Rc<str>,
-    number: u64,
-}
-
-fn location(part: &[u8], mappings: &Numbers, functions: &Numbers, all: &[Line]) -> Result<(u64, Location), HeapError> {
-    let (mut id, mut mapping, mut address, mut lines) = (0, 0, 0, Vec::new());
+fn location(part: &[u8], maps: &Numbers, functions: &Numbers, all: &[Line]) -> Result<(u64, Location), HeapError> {
+    let [id, mapping, address] = numbers(part, [1, 2, 3])?;
+    let mut lines = Vec::new();
     for field in Fields(part) {
-        let (number, value) = field?;
-        match number {
-            1 => id = value.number(),
-            2 => mapping = value.number(),
-            3 => address = value.number(),
-            4 => {
-                let (mut function, mut line) = (0, 0);
-                for field in Fields(value.bytes()) {
-                    match field? {
-                        (1, value) => function = value.number(),
-                        (2, value) => line = value.number(),
-                        _ => {}
-                    }
-                }
-                let known = functions.get(&function).and_then(|at| all.get(*at as usize));
-                let known = known.ok_or(HeapError::Missing { what: "function", id: function })?;
-                push(&mut lines, Line { line, ..known.clone() }, 1000, "lines in a location")?;
-            }
-            _ => {}
+        if let (4, value) = field? {
+            let [function, line] = numbers(value.bytes(), [1, 2])?;
+            let known = functions.get(&function).and_then(|at| all.get(*at as usize));
+            let known = known.ok_or(HeapError::Missing("function", function))?;
+            push(&mut lines, Line { line, ..known.clone() }, 1000, "lines in a location")?;
         }
     }
     let mapping = match mapping {
         0 => None,
-        id => Some(*mappings.get(&id).ok_or(HeapError::Missing { what: "mapping", id })?),
+        id => Some(*maps.get(&id).ok_or(HeapError::Missing("mapping", id))?),
     };
     Ok((id, Location { mapping, address, lines }))
 }

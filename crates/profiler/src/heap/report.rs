@@ -54,7 +54,7 @@ pub struct HeapReport {
     pub retention: Retention,
     /// With an older profile: what grew since.
     pub growth: Option<Growth>,
-    /// What a reader has to know.
+    /// Restrictions of the figures, for the reader.
     pub warnings: Vec<String>,
 }
 
@@ -67,8 +67,8 @@ pub struct HeapSite {
     pub module: String,
     /// The line of its source with most of its bytes, such as `server.c:12`; null if it is unknown.
     pub line: Option<String>,
-    /// The functions that call it for most of its bytes, from its caller on; at most four.
-    pub callers: Vec<String>,
+    /// The ways to it with the most of its bytes, at most five. A wrapper of `malloc` has many.
+    pub callers: Vec<Callers>,
     /// Its blocks in use.
     pub live: Amount,
     /// Their part of all live bytes.
@@ -79,6 +79,15 @@ pub struct HeapSite {
     pub allocated: Amount,
     /// Those of them that were freed, by lifetime, the shortest first; empty if the profile does not say it.
     pub freed: Vec<Freed>,
+}
+
+/// A way to a call site.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Callers {
+    /// The functions, from the site's caller on; at most four.
+    pub functions: Vec<String>,
+    /// Their part of the site's bytes.
+    pub share: f64,
 }
 
 /// Blocks that were freed after a time.
@@ -205,7 +214,7 @@ fn site(profile: &HeapProfile, names: &Names, function: &Function, sums: &Sums, 
         function: function.name.to_string(),
         module: function.module.to_string(),
         line: sums.line(profile, names),
-        callers: sums.callers(names),
+        callers: sums.callers(names).into_iter().map(|(functions, share)| Callers { functions, share }).collect(),
         live: sums.live,
         share: sums.live.bytes as f64 / live.bytes.max(1) as f64,
         sampled: sums.sampled,
@@ -260,6 +269,18 @@ fn sites(number: usize) -> String {
 }
 
 impl HeapSite {
+    /// The ways to it in words: those with a twentieth of its bytes or more. A share is shown if there are several.
+    pub fn called_by(&self) -> Vec<String> {
+        let most = self.callers.iter().filter(|callers| callers.share >= 0.05);
+        let most: Vec<String> = most
+            .map(|Callers { functions, share }| match *share < 0.95 {
+                true => format!("{:.0} % by {}", 100.0 * share, functions.join(" < ")),
+                false => format!("called by {}", functions.join(" < ")),
+            })
+            .collect();
+        most
+    }
+
     /// How long its freed blocks lived, in a few words: the class in which the middle one of them is. `None` if the
     /// profile does not say it.
     pub fn lifetime(&self) -> Option<String> {

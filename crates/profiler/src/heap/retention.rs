@@ -18,14 +18,14 @@ pub struct Retention {
     pub retained_bytes: Option<u64>,
     /// Address space that the allocator has; null if it is unknown.
     pub reserved_bytes: Option<u64>,
-    /// What the allocator has given back to the kernel since the start; null if it is unknown.
+    /// The bytes that the allocator has given back to the kernel since the start; null if they are unknown.
     pub returned_bytes: Option<u64>,
     /// The least and the greatest number of live bytes that fits the samples, in 95 of 100 cases; null if the number
     /// of samples is unknown.
     pub live_range: Option<(u64, u64)>,
 }
 
-/// What the resident memory of an allocator holds.
+/// The main part of an allocator's resident memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Holds {
@@ -49,7 +49,7 @@ impl Retention {
     pub(crate) fn new(profile: &HeapProfile, live: u64, sampled: Option<u64>) -> Retention {
         let figure = |name: &str| profile.facts.get(name).and_then(|value| value.parse::<u64>().ok());
         let resident = figure("resident_bytes").filter(|bytes| *bytes > 0);
-        // Samples are drawn independently: their number has a Poisson distribution, and twice its deviation covers 95 %.
+        // Samples are drawn independently: their number has a Poisson distribution, whose double deviation covers 95 %.
         let spread = sampled.filter(|sampled| *sampled > 0).map(|sampled| 2.0 / (sampled as f64).sqrt());
         let range = spread.map(|spread| (live as f64 * (1.0 - spread).max(0.0), live as f64 * (1.0 + spread)));
         let retained = resident.map(|resident| resident.saturating_sub(live));
@@ -71,16 +71,16 @@ impl Retention {
             )
         });
         let answer = match verdict {
-            Holds::Live => "the program keeps these blocks: look at the call sites",
+            Holds::Live => "The program keeps these blocks: look at the call sites",
             Holds::Retained => {
-                "no leak shows in the live blocks: the allocator keeps what the program has freed, or its blocks lie \
+                "No leak shows in the live blocks: the allocator keeps what the program has freed, or its blocks lie \
                  scattered over it"
             }
-            Holds::Both => "look at the call sites for the one part, at the allocator's options for the other",
-            Holds::Unknown => "too few blocks were sampled to say more",
+            Holds::Both => "Look at the call sites for the one part, at the allocator's options for the other",
+            Holds::Unknown => "Too few blocks were sampled to say more",
         };
         let text = match shares {
-            Some(shares) => format!("{shares}: {answer}."),
+            Some(shares) => format!("{shares}. {answer}."),
             None => "The profile does not say how much memory the allocator has, so that nothing is known of what it \
                      retains."
                 .to_owned(),

@@ -23,6 +23,8 @@ pub(crate) struct Sums {
 
 /// The functions of a chain that are kept.
 const CHAIN: usize = 4;
+/// The chains of a site that are reported.
+const CHAINS: usize = 5;
 
 /// The frames of a row: location and function, the innermost first.
 pub(crate) fn frames<'p>(row: &'p Row, names: &'p Names) -> impl Iterator<Item = (u32, u32)> + Clone + 'p {
@@ -83,11 +85,15 @@ impl Sums {
         }
     }
 
-    /// The functions that called the site for most of its live bytes, from its caller on.
-    pub(crate) fn callers(&self, names: &Names) -> Vec<String> {
-        let most = self.chains.iter().max_by_key(|(chain, bytes)| (**bytes, std::cmp::Reverse((*chain).clone())));
+    /// The ways to the site with the most live bytes: the functions that called it, from its caller on, and the part of
+    /// its bytes. A wrapper of `malloc` has many of them.
+    pub(crate) fn callers(&self, names: &Names) -> Vec<(Vec<String>, f64)> {
+        let mut chains: Vec<(&Vec<u32>, u64)> = self.chains.iter().map(|(chain, bytes)| (chain, *bytes)).collect();
+        chains.sort_by(|one, other| (other.1, one.0).cmp(&(one.1, other.0)));
+        let all = chains.iter().fold(0, |sum: u64, (_, bytes)| sum.saturating_add(*bytes));
         let name = |number: &u32| names.functions[*number as usize].function.name.to_string();
-        most.map_or_else(Vec::new, |(chain, _)| chain.iter().map(name).collect())
+        let named = chains.into_iter().filter(|(chain, _)| !chain.is_empty()).take(CHAINS);
+        named.map(|(chain, bytes)| (chain.iter().map(name).collect(), bytes as f64 / all as f64)).collect()
     }
 
     /// The line of the source that has most of the site's live bytes.

@@ -87,9 +87,12 @@ fn sites(page: &mut Page, report: &HeapReport, output: &Output) {
     if report.sites.is_empty() {
         return;
     }
-    let shown = if output.verbose { report.sites.len() } else { SHOWN };
+    // A site that holds nothing is of interest only where nothing is live.
+    let held = report.sites.iter().filter(|site| output.verbose || report.live.bytes == 0 || site.live.bytes > 0);
+    let held: Vec<&HeapSite> = held.collect();
+    let shown = if output.verbose { held.len() } else { SHOWN };
     let mut table = output.table(&["live", "share", "blocks", "allocated", "freed ones lived", "call site"]).fitting();
-    for site in report.sites.iter().take(shown) {
+    for site in held.iter().take(shown) {
         let line = site.line.as_ref().map_or_else(String::new, |line| format!(" ({line})"));
         table.row([
             size(site.live.bytes).into(),
@@ -99,28 +102,18 @@ fn sites(page: &mut Page, report: &HeapReport, output: &Output) {
             site.lifetime().unwrap_or_default().into(),
             format!("{}{line}", site.function).into(),
         ]);
-        if let Some(chain) = chain(site) {
+        for callers in site.called_by() {
             let empty = ["", "", "", "", ""].map(Cell::from);
-            table.row(empty.into_iter().chain([Cell::from(chain).styled(Style::Faint)]));
+            table.row(empty.into_iter().chain([Cell::from(callers).styled(Style::Faint)]));
         }
     }
     page.table(&table);
-    if let Some(more @ 1..) = report.sites.len().checked_sub(shown) {
+    if let Some(more @ 1..) = held.len().checked_sub(shown) {
         let _ = writeln!(page, "and {} more, which `-v` lists", count(more as u64));
     }
 }
 
-/// The callers of a site in short.
-fn chain(site: &HeapSite) -> Option<String> {
-    let short = |name: &String| match name.char_indices().nth(60) {
-        Some((at, _)) => format!("{}...", &name[..at]),
-        None => name.clone(),
-    };
-    let callers: Vec<String> = site.callers.iter().map(short).collect();
-    (!callers.is_empty()).then(|| format!("called by {}", callers.join(" < ")))
-}
-
-/// What to try if the allocator retains memory.
+/// The command to try if the allocator retains memory.
 fn advice(report: &HeapReport) -> Option<String> {
     if !matches!(report.retention.verdict, Holds::Retained | Holds::Both) {
         return None;
