@@ -7,7 +7,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use casebook::bench::{Bench, Donors};
+use casebook::bench::{Bench, Donors, Host};
+use casebook::link::{LinkSetup, Linker, Mode};
+use fixtures::Arch;
+use fixtures::trials::slow;
 use hosts::Request;
 use libtest_mimic::Trial;
 use nix::sys::ptrace;
@@ -17,7 +20,7 @@ use nix::unistd::Pid;
 use object::{Object, ObjectSection};
 use profiler::heap::{Heap, HeapProfile, HeapReport};
 
-use crate::statistics::{WAY, object, programs, run};
+use crate::statistics::{WAY, object, program, programs, run};
 
 pub(crate) fn trials() -> Vec<Trial> {
     let tests: [(&str, fn()); 5] = [
@@ -33,7 +36,13 @@ pub(crate) fn trials() -> Vec<Trial> {
             Ok(())
         })
     });
-    trials.into()
+    let mut trials = Vec::from(trials);
+    let foreign = Trial::test("heap/sites_on_aarch64", || {
+        sites_on_aarch64();
+        Ok(())
+    });
+    trials.push(slow(foreign, "aarch64"));
+    trials
 }
 
 /// What the program `sites` keeps, by function, in bytes.
@@ -56,10 +65,10 @@ fn live(report: &HeapReport, function: &str) -> u64 {
     report.sites.iter().filter(|site| site.function == function).map(|site| site.live.bytes).sum()
 }
 
-/// Runs a program, and returns the reports of the process and of its child.
-fn profiled(name: &str, program: &Path) -> [HeapReport; 2] {
-    let value = format!("heap.%p.pb.gz:{FINE}");
-    let output = run(program, &[], &[("ALLOGRAFT_HEAP", &value)]);
+/// Runs a program, under an emulator if need be, and returns the reports of the process and of its child.
+fn profiled(name: &str, way: LinkSetup, program: &Path) -> [HeapReport; 2] {
+    let value = ("ALLOGRAFT_HEAP".to_owned(), format!("heap.%p.pb.gz:{FINE}"));
+    let output = way.run(program, &[value]).unwrap_or_else(|error| panic!("{name}: {error}"));
     assert!(output.status.success() && output.stderr.is_empty(), "{name}: {output:?}");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let (parent, child) = said.trim().split_once(' ').expect("two numbers");
@@ -92,16 +101,27 @@ fn check_sites(name: &str, [parent, child]: &[HeapReport; 2]) {
 fn live_bytes_are_those_of_the_sites() {
     let bench = Bench::new();
     for (donor, program) in programs(&bench, "sites") {
-        check_sites(donor, &profiled(donor, &program));
+        check_sites(donor, &profiled(donor, WAY, &program));
+    }
+}
+
+/// With each donor, in programs that were linked from a graft and in those that were grafted after linking.
+fn sites_on_aarch64() {
+    let bench = Bench::new();
+    let way = LinkSetup { host: Host::Debian(Arch::Aarch64), linker: Linker::Lld, mode: Mode::StaticPie };
+    let donors = donors::all().iter().filter(|donor| donor.supports(Arch::Aarch64));
+    let built = donors.map(|donor| (donor.name, program(&bench, way, "sites", donor.name, &[])));
+    for (donor, program) in built.chain(linked(&bench, way)) {
+        check_sites(donor, &profiled(donor, way, &program));
     }
 }
 
 /// The same object, linked with stock, and grafted with each donor that can be put in.
-fn linked(bench: &Bench) -> Vec<(&'static str, PathBuf)> {
-    let libc = bench.libc(WAY.host, Donors::STOCK, &[]);
-    let (stock, object) = (bench.path("stock"), object(bench, "sites"));
-    WAY.link(bench, &libc, &[object], &[], &stock).unwrap_or_else(|error| panic!("{error}"));
-    let donors = donors::all().iter().filter(|donor| donor.has_blob(WAY.host.arch()));
+fn linked(bench: &Bench, way: LinkSetup) -> Vec<(&'static str, PathBuf)> {
+    let libc = bench.libc(way.host, Donors::STOCK, &[]);
+    let (stock, object) = (bench.path("stock"), object(bench, way, "sites"));
+    way.link(bench, &libc, &[object], &[], &stock).unwrap_or_else(|error| panic!("{error}"));
+    let donors = donors::all().iter().filter(|donor| donor.has_blob(way.host.arch()));
     let programs = donors.map(|donor| {
         let folder = bench.path(donor.name);
         fs::create_dir(&folder).expect("a folder");
@@ -114,8 +134,8 @@ fn linked(bench: &Bench) -> Vec<(&'static str, PathBuf)> {
 }
 
 fn an_executable_that_was_linked_already_has_sites() {
-    for (donor, program) in linked(&Bench::new()) {
-        check_sites(donor, &profiled(donor, &program));
+    for (donor, program) in linked(&Bench::new(), WAY) {
+        check_sites(donor, &profiled(donor, WAY, &program));
     }
 }
 
@@ -194,7 +214,7 @@ fn probes(program: &Path) -> Vec<Probe> {
 /// instruction, and a reader more in the semaphore. Then it must be told of each sampled block, and of its end.
 fn probes_tell_a_profiler_outside() {
     let bench = Bench::new();
-    let both = programs(&bench, "sites").into_iter().chain(linked(&bench));
+    let both = programs(&bench, "sites").into_iter().chain(linked(&bench, WAY));
     for (donor, program) in both {
         let probes = probes(&program);
         let names: Vec<&str> = probes.iter().map(|probe| probe.name.as_str()).collect();

@@ -43,25 +43,31 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 /// Compiles a program of `tests/statistics`.
-pub(crate) fn object(bench: &Bench, name: &str) -> PathBuf {
+pub(crate) fn object(bench: &Bench, way: LinkSetup, name: &str) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("statistics").join(name).with_extension("c");
     let flags = ["-O2", "-pthread", "-fno-builtin", "-fno-sanitize=all", "-w"].map(Into::into);
-    bench.object(WAY.host.arch(), &source, &flags)
+    bench.object(way.host.arch(), &source, &flags)
 }
 
 /// Builds a program of `tests/statistics` with an allocator and its options, in an empty folder of its own.
-fn program(bench: &Bench, name: &str, donor: &'static str, settings: &[(String, i64)]) -> PathBuf {
+pub(crate) fn program(
+    bench: &Bench,
+    way: LinkSetup,
+    name: &str,
+    donor: &'static str,
+    settings: &[(String, i64)],
+) -> PathBuf {
     let folder = bench.path(&format!("{name} {donor} {settings:?}"));
     fs::create_dir(&folder).expect("a folder");
     let program = folder.join(name);
-    let libc = bench.libc(WAY.host, Donors::both(donor), settings);
-    WAY.link(bench, &libc, &[object(bench, name)], &[], &program).unwrap_or_else(|error| panic!("{error}"));
+    let libc = bench.libc(way.host, Donors::both(donor), settings);
+    way.link(bench, &libc, &[object(bench, way, name)], &[], &program).unwrap_or_else(|error| panic!("{error}"));
     program
 }
 
 /// Builds it with every allocator.
 pub(crate) fn programs(bench: &Bench, name: &str) -> Vec<(&'static str, PathBuf)> {
-    donors::all().iter().map(|donor| (donor.name, program(bench, name, donor.name, &[]))).collect()
+    donors::all().iter().map(|donor| (donor.name, program(bench, WAY, name, donor.name, &[]))).collect()
 }
 
 pub(crate) fn run(program: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Output {
@@ -170,7 +176,7 @@ fn a_leak_is_told_from_retention() {
     const MIB: u64 = 1 << 20;
     const RETAINING: &str = "mimalloc without a bound";
     let bench = Bench::new();
-    let unbounded = program(&bench, "memory", "mimalloc", &[("purge_debt".to_owned(), -1)]);
+    let unbounded = program(&bench, WAY, "memory", "mimalloc", &[("purge_debt".to_owned(), -1)]);
     for (donor, program) in programs(&bench, "memory").into_iter().chain([(RETAINING, unbounded)]) {
         let path = program.with_file_name("memory.json");
         for how in ["kept", "freed", "every-other", "untouched", "grown"] {
@@ -416,7 +422,7 @@ fn a_signal_and_a_period_make_a_program_report() {
 fn an_executable_that_was_linked_already_reports() {
     let bench = Bench::new();
     let libc = bench.libc(WAY.host, Donors::STOCK, &[]);
-    let (stock, object) = (bench.path("stock"), object(&bench, "service"));
+    let (stock, object) = (bench.path("stock"), object(&bench, WAY, "service"));
     WAY.link(&bench, &libc, &[object], &[], &stock).unwrap_or_else(|error| panic!("{error}"));
     let mut programs = Vec::new();
     for donor in donors::all().iter().filter(|donor| donor.has_blob(WAY.host.arch())) {

@@ -71,7 +71,7 @@ struct graft_heap_profile {
 };
 static struct graft_heap_profile *graft_heap;
 static _Atomic(struct graft_heap_blocks *) graft_heap_blocks;
-static uint64_t graft_heap_mean;
+static double graft_heap_mean;
 static _Atomic uint32_t graft_heap_lock_word;
 /* A profile is to be written; the time between two, or 0, and that of the next, in ns. */
 static _Atomic bool graft_heap_due;
@@ -267,7 +267,7 @@ static uint32_t graft_heap_take_site(struct graft_frame frame)
 static void graft_heap_add(uint32_t place, int lifetime, size_t size, int sign)
 {
 	struct graft_heap_site *site = graft_heap_site_at(place);
-	double probability = graft_one_minus_exp((double)size / (double)graft_heap_mean);
+	double probability = graft_one_minus_exp((double)size / graft_heap_mean);
 	site->sampled[lifetime] += (uint32_t)sign;
 	site->blocks[lifetime] += sign / probability;
 	site->bytes[lifetime] += sign * (double)size / probability;
@@ -313,7 +313,7 @@ static bool graft_heap_begin(uint64_t mean)
 		return false;
 	heap->began = graft_nanoseconds(CLOCK_MONOTONIC);
 	graft_heap = heap;
-	graft_heap_mean = mean;
+	graft_heap_mean = graft_as_double(mean);
 	graft_modules = &heap->modules;
 	graft_mark_process();
 	graft_read_modules();
@@ -349,9 +349,8 @@ static inline bool graft_heap_is_due(size_t n)
 static bool graft_heap_draw(size_t n)
 {
 	bool is_first = !graft_heap_has_drawn;
-	double uniform = (double)((graft_random() >> 12) + 1) / (double)(UINT64_C(1) << 52);
-	double bytes = -graft_log(uniform) * (double)graft_heap_mean;
-	graft_heap_left = (int64_t)bytes;
+	double uniform = graft_as_double((graft_random() >> 12) + 1) / graft_as_double(UINT64_C(1) << 52);
+	graft_heap_left = (int64_t)graft_whole(-graft_log(uniform) * graft_heap_mean);
 	graft_heap_has_drawn = true;
 	if (is_first)
 		graft_heap_left -= (int64_t)n;
@@ -435,7 +434,7 @@ static void graft_heap_remember(void *block, size_t n, struct graft_frame frame)
 		graft_heap->lost++;
 	}
 	graft_heap_unlock();
-	graft_probe_alloc(block, n, (uint64_t)((double)n / graft_one_minus_exp((double)n / (double)graft_heap_mean)));
+	graft_probe_alloc(block, n, graft_whole((double)n / graft_one_minus_exp((double)n / graft_heap_mean)));
 }
 
 /* A child has its parent's live blocks, and allocates from its fork on. */

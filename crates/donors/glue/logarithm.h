@@ -7,6 +7,19 @@
 
 #define GRAFT_LN2 0.693147180559945309417
 
+/* Numbers of 64 bits as doubles, and whole parts of doubles from 0 to below 2^64: 32-bit architectures have no instruction
+ * for either, and a libc.a no function. */
+static double graft_as_double(uint64_t number)
+{
+	return (double)(uint32_t)(number >> 32) * 4294967296.0 + (double)(uint32_t)number;
+}
+
+static uint64_t graft_whole(double number)
+{
+	uint32_t upper = (uint32_t)(number / 4294967296.0);
+	return (uint64_t)upper << 32 | (uint32_t)(number - (double)upper * 4294967296.0);
+}
+
 /* The logarithm of a number above 0, with an error below 1e-8. With x = m * 2^e and m in [1, 2) it is
  * e ln 2 + 2 artanh((m - 1) / (m + 1)). */
 static double graft_log(double x)

@@ -19,6 +19,9 @@
 
 #include "page.h"
 
+/* Most programs never run this. */
+#pragma clang attribute push(__attribute__((minsize)), apply_to = function)
+
 /* An entry of a sorted table of functions, as in .eh_frame_hdr: the function's start and its entry in .eh_frame, both as
  * distances from the table's base (Linux Standard Base, "The .eh_frame_hdr section"). */
 struct graft_function_entry {
@@ -307,5 +310,7 @@ static void graft_read_modules(void)
 		graft_each_mapping(graft_note_module, &listing);
 	errno = saved;
 }
+
+#pragma clang attribute pop
 
 #endif

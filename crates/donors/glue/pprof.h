@@ -13,6 +13,9 @@
 #include "heap.h"
 #include "page.h"
 
+/* Most programs never run this. */
+#pragma clang attribute push(__attribute__((minsize)), apply_to = function)
+
 /* A file while it is written. */
 struct graft_paper {
 	int fd;
@@ -198,7 +201,7 @@ GRAFT_SMALL void graft_put_location(struct graft_paper *paper, size_t number, ui
 
 GRAFT_SMALL uint64_t graft_rounded(double number)
 {
-	return number > 0 ? (uint64_t)(number + 0.5) : 0;
+	return number > 0 ? graft_whole(number + 0.5) : 0;
 }
 
 /* One sample: what a site's blocks of that lifetime stand for. */
@@ -334,7 +337,7 @@ GRAFT_SMALL bool graft_put_profile(struct graft_paper *paper)
 	graft_put_plain_field(paper, 9, now);
 	graft_put_plain_field(paper, 10, duration);
 	graft_put_value_type(paper, 11, graft_text_space, graft_text_bytes);
-	graft_put_plain_field(paper, 12, graft_heap_mean);
+	graft_put_plain_field(paper, 12, graft_whole(graft_heap_mean));
 	graft_put_plain_field(paper, 14, graft_text_inuse_space);
 	graft_turn(paper, true);
 	uint32_t tail[2] = {paper->checksum, paper->size};
@@ -401,5 +404,7 @@ static void graft_heap_at_exit(void)
 		errno = saved;
 	}
 }
+
+#pragma clang attribute pop
 
 #endif

@@ -19,6 +19,9 @@
 
 #include "modules.h"
 
+/* Most programs never run this. */
+#pragma clang attribute push(__attribute__((minsize)), apply_to = function)
+
 /* DWARF's numbers of the registers. */
 #if defined(__x86_64__)
 enum { graft_dwarf_fp = 6, graft_dwarf_sp = 7, graft_dwarf_ra = 16, graft_unwinds = true };
@@ -577,5 +580,7 @@ static unsigned graft_unwind(struct graft_row_slot *slots, struct graft_frame fr
 	while (graft_unwinds && count < most && graft_step(slots, &frame));
 	return count;
 }
+
+#pragma clang attribute pop
 
 #endif
