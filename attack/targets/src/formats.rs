@@ -1,5 +1,5 @@
-//! The parts of a donor that are written: notes and options. They are read, written again, and read as the same. And the
-//! heap profiles that a donor writes.
+//! The parts of a donor that are written: notes and options. They are read, written again, and read as the same. And
+//! the heap profiles that a donor writes.
 
 use format::merged::Merged;
 use format::needed::Needed;

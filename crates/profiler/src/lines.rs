@@ -133,8 +133,8 @@ fn bare(path: Slice<'_>) -> String {
 mod tests {
     use super::*;
 
-    /// A table of DWARF 4: `x.c`, whose lines 7 and 9 begin at 0x1000 and 0x1010, and which ends at 0x1020, where it has
-    /// another row, as GNU as writes; and a sequence of a dropped function, at address 0.
+    /// A table of DWARF 4: `x.c`, whose lines 7 and 9 begin at 0x1000 and 0x1010, and which ends at 0x1020. It has a
+    /// row there too, as GNU as writes it. And a sequence of a dropped function, at address 0.
     fn table() -> Vec<u8> {
         let mut header = vec![1, 1, 1, 0xfb, 14, 13, 0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1];
         header.push(0);

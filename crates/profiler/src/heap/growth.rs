@@ -61,7 +61,9 @@ fn difference(new: u64, old: u64) -> i64 {
 /// The seconds of a profile since its program's start.
 pub(super) fn seconds(profile: &HeapProfile) -> Option<f64> {
     let seconds = profile.facts.get("seconds")?.parse::<f64>().ok()?;
-    (seconds.is_finite() && seconds >= 0.0).then_some(seconds)
+    // The text may be of whole seconds.
+    let exact = (profile.duration > 0).then(|| profile.duration as f64 / 1e9);
+    exact.or(Some(seconds)).filter(|seconds| seconds.is_finite() && *seconds >= 0.0)
 }
 
 impl Growth {

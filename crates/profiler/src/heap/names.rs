@@ -132,6 +132,10 @@ impl Names {
             return functions.collect::<Vec<_>>().into_iter().map(|function| self.number(function, false)).collect();
         }
         let (name, is_donor) = match self.place(profile, at) {
+            // The donor's functions are in no symbol table: the one before them would name them.
+            Some((code, address)) if code.donor.as_ref().is_some_and(|donor| donor.contains(&address)) => {
+                ("[donor]".to_owned(), true)
+            }
             Some((code, address)) => {
                 let name = match code.symbols.function_at(address) {
                     Some(function) => match &function.name {
@@ -140,7 +144,7 @@ impl Names {
                     },
                     None => format!("{module}+{address:#x}"),
                 };
-                (name, code.donor.as_ref().is_some_and(|donor| donor.contains(&address)))
+                (name, false)
             }
             // The address in the file, as far as the mapping tells it: it is the same in every run.
             None => match mapping {

@@ -42,6 +42,8 @@ pub struct HeapProfile {
     pub(crate) period: u64,
     /// When it was written, in nanoseconds since 1970. 0: unknown.
     pub(crate) time: u64,
+    /// Nanoseconds since the program's start, in profiles of grafted programs. 0: unknown.
+    pub(crate) duration: u64,
     /// The figures that the program added, by name.
     pub(crate) facts: HashMap<String, String>,
 }
@@ -189,6 +191,7 @@ struct Parts<'m> {
     texts: Vec<Rc<str>>,
     comments: Vec<u64>,
     time: u64,
+    duration: u64,
     period: u64,
 }
 
@@ -205,6 +208,7 @@ impl<'m> Parts<'m> {
                 5 => push(&mut parts.functions, value.bytes(), MOST, "functions")?,
                 6 => push(&mut parts.texts, String::from_utf8_lossy(value.bytes()).into(), MOST, "texts")?,
                 9 => parts.time = value.number(),
+                10 => parts.duration = value.number(),
                 12 => parts.period = value.number(),
                 13 => {
                     for comment in value.numbers() {
@@ -260,8 +264,8 @@ impl<'m> Parts<'m> {
             Some((name.to_owned(), value.to_owned()))
         };
         let facts = comments.iter().filter_map(fact).collect();
-        let (time, period, has_live) = (self.time, self.period, columns.live != [None; 2]);
-        Ok(HeapProfile { rows, locations, mappings, has_live, period, time, facts })
+        let (time, duration, period, has_live) = (self.time, self.duration, self.period, columns.live != [None; 2]);
+        Ok(HeapProfile { rows, locations, mappings, has_live, period, time, duration, facts })
     }
 
     /// Finds the columns of the values. Go, jemalloc's and tcmalloc's profiles have these names as well; `space` and

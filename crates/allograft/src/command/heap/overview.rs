@@ -26,7 +26,7 @@ pub(crate) fn overview(report: &HeapReport, output: &Output) -> Page {
         let period =
             report.sample_bytes.map_or_else(String::new, |bytes| format!(", about one for each {}", size(bytes)));
         let range = report.retention.live_range.map_or_else(String::new, |(from, to)| {
-            format!("; 95 of 100 such estimates are within {} to {}", size(from), size(to))
+            format!("; it is {} to {} in 95 of 100 cases", size(from), size(to))
         });
         format!(" Estimated from {} sampled blocks{period}{range}.", count(sampled))
     });
