@@ -36,7 +36,7 @@ pub(crate) struct Undo {
     /// as in the image
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
-    /// Stock file of a graft whose backup is missing
+    /// Stock file, if the backup is lost
     ///
     /// The stock file of a graft whose backup is missing: the record beside the graft has to name its SHA-256
     #[arg(long, value_name = "FILE", conflicts_with = "out")]

@@ -51,7 +51,7 @@ pub(crate) struct Verify {
     /// Compare with this stock file instead of the backup beside the graft
     #[arg(long, value_name = "FILE")]
     stock: Option<PathBuf>,
-    /// Do not link and run programs: ends at once
+    /// Run no programs, which take a minute
     ///
     /// Do not link and run programs, which takes about a minute for a libc.a
     #[arg(long)]
