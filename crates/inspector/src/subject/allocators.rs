@@ -56,14 +56,13 @@ impl Image<'_, '_> {
         }
         match self.notes.as_slice() {
             [] => self.without_note(),
-            [Ok(note)] if !self.has_donor() => {
-                let mut evidence = evidence_of(Source::Note, note.summary(Subject::Malloc.section()));
-                evidence.push(Evidence::new(Source::Note, "that donor is not in the file: the note was copied"));
-                let malloc = self.unknown(evidence);
-                Allocators { malloc, libc: None }
-            }
             [Ok(note)] => match EntryPoints::parse(self.elf) {
                 Some(entry_points) => self.by_jumps(note, entry_points),
+                None if !self.has_donor() => {
+                    let mut evidence = evidence_of(Source::Note, note.summary(Subject::Malloc.section()));
+                    evidence.push(Evidence::new(Source::Note, "that donor is not in the file: the note was copied"));
+                    self.unknown(evidence).into()
+                }
                 None => self.by_note(note),
             },
             [Err(problem)] => self
