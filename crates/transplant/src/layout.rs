@@ -8,7 +8,7 @@
 //!         copy of the program's .tdata with          |           in the file (`location`)
 //!         the donor's in front, relocations    RW    |
 //!  page   program headers                      R    /
-//!         names and headers of sections
+//!         notes on probes, names and headers of sections
 //! ```
 //!
 //! The program headers are last, in a segment of their own whose only section GNU's tools do not see

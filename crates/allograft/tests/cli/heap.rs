@@ -144,6 +144,40 @@ fn what_is_no_profile_is_told() {
     lab.run(["heap"]).exits(2).says(&["FILE"]);
 }
 
+/// The donor itself writes the profile: of a program with symbols, and of the same one stripped, by its unwind tables.
+#[test]
+fn the_donor_of_the_copy_says_who_holds_memory() {
+    let lab = Lab::new();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/statistics/sites.c");
+    let build = Build { compile: &["-O2", "-fno-builtin", "-funwind-tables", "-w"], ..Build::PLAIN };
+    let program = build.program(&lab.path(""), "sites", &fs::read_to_string(source).unwrap());
+    let run = || {
+        let document = lab.run(["profile", "--heap", "--json", "--sample-bytes", "4096", "./sites"]).exits(0).json();
+        fits("heap", &document);
+        let sites = document["sites"].as_array().unwrap().clone();
+        let held = sites.into_iter().map(|site| {
+            let (name, bytes) =
+                (site["function"].as_str().unwrap().to_owned(), site["live"]["bytes"].as_u64().unwrap());
+            (name, bytes)
+        });
+        held.take(4).collect::<Vec<_>>()
+    };
+    for (name, bytes) in run() {
+        let wanted = match name.as_str() {
+            "keep_nodes" | "keep_large" => 24_000_000,
+            "grow_vector" => 20_000_000,
+            "keep_aligned" => 8_000_000,
+            other => panic!("{other} holds {bytes}"),
+        };
+        assert!(bytes.abs_diff(wanted) <= wanted / 10, "{name}: {bytes}");
+    }
+    tool(Command::new("strip").arg("-s").arg(&program));
+    let held = run();
+    let total: u64 = held.iter().map(|(_, bytes)| bytes).sum();
+    assert!(held.iter().all(|(name, _)| name.starts_with("sites+0x")), "{held:?}");
+    assert!(total.abs_diff(76_000_000) <= 7_600_000, "{held:?}");
+}
+
 /// The user's file is not changed: a copy is grafted, and the program sees its own name and words.
 #[test]
 fn a_program_is_run_and_reported() {
