@@ -138,6 +138,8 @@ impl Case {
             Provider::Rpmalloc => "rpmalloc",
             Provider::Archive(donor) | Provider::Object(donor) | Provider::Program(donor) => donor,
             Provider::OwnBesideArchive(_) => "unknown",
+            // The loader takes the system's own.
+            Provider::Library("libz.so.1") if self.files == Files::Missing && !self.libc.is_musl() => libcs,
             // The loader would not start it.
             Provider::Library(_) | Provider::DonorsLibrary(_) if self.files == Files::Missing => "unknown",
             Provider::Library(_) if self.first => "unknown",
@@ -165,6 +167,9 @@ impl Case {
         let has_library =
             matches!(self.provider, Provider::Library(_) | Provider::Namesake(_) | Provider::DonorsLibrary(_));
         let own = matches!(self.provider, Provider::Own | Provider::OwnWeak);
+        // A function of mimalloc's name and mimalloc's marks, both: the limit that docs/reliability.md states.
+        let imitates_twice = self.provider == Provider::CallsNamesake
+            && self.fakes.iter().any(|fake| matches!(fake, Fake::Texts("mimalloc") | Fake::Tables("mimalloc")));
         let fits = match self.provider {
             Provider::Archive(_) | Provider::OwnBesideArchive(_) | Provider::Object(_) => is_static_musl,
             Provider::Program(_) => self.libc != Libc::GlibcStatic && self.strip != Strip::Sections,
@@ -178,7 +183,7 @@ impl Case {
             self.provider,
             Provider::Own | Provider::Library(_) | Provider::Namesake(_) | Provider::DonorsLibrary(_)
         );
-        fits && (self.first || has_order)
+        fits && !imitates_twice && (self.first || has_order)
             && (self.files == Files::Whole || has_library)
             && self.fakes.iter().all(|fake| own || !matches!(fake, Fake::Alias(_)))
             // Sections can only be cut off where nothing needs them any more.

@@ -194,7 +194,7 @@ impl Image<'_, '_> {
             Verdict::Unnamed(detail) => self.by_callees(detail).into(),
             Verdict::Beside { malloc, libc, detail } => Allocators {
                 malloc: self.by_callees(malloc),
-                libc: Some(self.named(libc, evidence_of(Source::Symbols, detail))),
+                libc: self.is_confirmed(libc).then(|| self.named(libc, evidence_of(Source::Symbols, detail))),
             },
             Verdict::Silent => self.without_symbols().into(),
         }

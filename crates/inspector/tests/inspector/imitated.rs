@@ -73,6 +73,7 @@ fn names_of_insides_are_no_proof() {
     ] {
         let report = musl(&format!("{}{main}", functions(names)), false);
         assert!(report.malloc.name != wrong, "{report:#?}");
+        assert!(report.libc_allocator.is_none_or(|allocator| allocator.name != wrong), "{wrong}");
         assert!(report.language_allocator.is_none_or(|language| language.name == "unknown"), "{wrong}");
     }
     let go = musl(&format!("{}{main}", texts("go")), false);
