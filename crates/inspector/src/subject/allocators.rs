@@ -183,7 +183,7 @@ impl Image<'_, '_> {
         match self.marks.verdict() {
             Verdict::Is(name @ (name::MALLOCNG | name::OLDMALLOC), detail) if !self.malloc_is_musls() => Allocators {
                 malloc: self.by_callees("`malloc` is weak, and does not do what musl's does".to_owned()),
-                libc: Some(self.named(name, evidence_of(Source::Symbols, detail))),
+                libc: self.is_confirmed(name).then(|| self.named(name, evidence_of(Source::Symbols, detail))),
             },
             Verdict::Is(name, detail) if !self.is_confirmed(name) => {
                 let mut evidence = evidence_of(Source::Symbols, detail);
