@@ -3,6 +3,7 @@
 //! | module | what lives there |
 //! | --- | --- |
 //! | `chart` | the README's chart |
+//! | `heap` | the cost of a profile of the heap |
 //! | `counting` | the cost of statistics while they are off |
 //! | `dynamic` | real dynamic programs: unchanged, preloaded and merged |
 //! | `finished` | grafts of linked executables, compared with programs linked with the donor |
@@ -30,6 +31,7 @@ mod finished;
 mod graft;
 mod grafts;
 mod handmade;
+mod heap;
 mod loaders;
 mod lto;
 mod profile;
@@ -62,6 +64,8 @@ enum Experiment {
     Graft,
     /// The cost of statistics while they are off
     Counting,
+    /// The cost of a heap profile while it is taken
+    Heap,
     /// Memory by donor and profile
     Profiles,
     /// Predictions of `allograft profile` for known programs, compared with a graft's gain
@@ -105,6 +109,7 @@ fn main() -> ExitCode {
     let outcome = match Lab::parse().experiment {
         None | Some(Experiment::Graft) => graft::bench(),
         Some(Experiment::Counting) => counting::bench(),
+        Some(Experiment::Heap) => heap::bench(),
         Some(Experiment::Profiles) => profiles::bench(),
         Some(Experiment::Profile(args)) => profile::bench(&args),
         Some(Experiment::Strings(handed)) => strings::bench(&handed.arguments),

@@ -29,7 +29,8 @@
 enum {
 	graft_heap_mean_usual = 512 << 10,
 	graft_heap_page = 4096,
-	graft_heap_large = 64 << 10, /* from here on a block is not moved to a page of its own */
+	graft_heap_pages = graft_heap_page, /* from here on the donor's own place for a block may do */
+	graft_heap_large = 64 << 10,        /* from here on all of a donor's blocks lie alike in their pages */
 	graft_heap_depth = 128,      /* callers of a block */
 	graft_heap_lifetimes = 7,    /* below 1, 10, 100 ms, 1, 10 s; more; live */
 	graft_heap_live = graft_heap_lifetimes - 1,
@@ -48,6 +49,7 @@ struct graft_heap_block {
 	_Atomic uintptr_t address; /* 0: free for ever; 1: there was one */
 	uint32_t site;
 	size_t size;
+	double probability; /* of being sampled */
 	uint64_t born;
 };
 
@@ -169,6 +171,7 @@ static void graft_heap_insert(struct graft_heap_blocks *blocks, const struct gra
 	blocks->used += !there;
 	blocks->all[i].site = block->site;
 	blocks->all[i].size = block->size;
+	blocks->all[i].probability = block->probability;
 	blocks->all[i].born = block->born;
 	atomic_store_explicit(&blocks->all[i].address, address, memory_order_release);
 }
@@ -263,14 +266,14 @@ static uint32_t graft_heap_take_site(struct graft_frame frame)
 	return heap->index[at];
 }
 
-/* Adds to what a site's blocks of that lifetime stand for, or takes from it. */
-static void graft_heap_add(uint32_t place, int lifetime, size_t size, int sign)
+/* Adds to what the blocks of a site with that lifetime stand for, or takes from it. */
+static void graft_heap_add(const struct graft_heap_block *block, int lifetime, int sign)
 {
-	struct graft_heap_site *site = graft_heap_site_at(place);
-	double probability = graft_one_minus_exp((double)size / graft_heap_mean);
+	struct graft_heap_site *site = graft_heap_site_at(block->site);
+	double blocks = sign / block->probability;
 	site->sampled[lifetime] += (uint32_t)sign;
-	site->blocks[lifetime] += sign / probability;
-	site->bytes[lifetime] += sign * (double)size / probability;
+	site->blocks[lifetime] += blocks;
+	site->bytes[lifetime] += blocks * (double)block->size;
 }
 
 static int graft_heap_lifetime(uint64_t nanoseconds)
@@ -280,6 +283,38 @@ static int graft_heap_lifetime(uint64_t nanoseconds)
 	while (lifetime < graft_heap_live - 1 && nanoseconds >= bound)
 		bound *= 10, lifetime++;
 	return lifetime;
+}
+
+/* The processor's own counter of time, which a program may read; 0 where there is none. */
+static inline uint64_t graft_heap_ticks(void)
+{
+#if defined(__x86_64__)
+	return __builtin_ia32_rdtsc();
+#elif defined(__aarch64__)
+	uint64_t ticks;
+	__asm__ volatile("mrs %0, cntvct_el0" : "=r"(ticks));
+	return ticks;
+#else
+	return 0;
+#endif
+}
+
+/* Nanoseconds on a clock that only rises, by the counter: the kernel is asked for the first times, and one time in 64 after
+ * that. Where a counter runs unevenly, a lifetime may be wrong until then. The caller has the lock. */
+static uint64_t graft_heap_time(void)
+{
+	static uint64_t asked, last_ns, last_ticks, first_ns, first_ticks;
+	static double scale; /* ns a tick */
+	uint64_t ticks = graft_heap_ticks();
+	if (ticks && asked++ % 64 && asked > 64 && ticks >= last_ticks)
+		return last_ns + graft_whole(graft_as_double(ticks - last_ticks) * scale);
+	last_ns = graft_nanoseconds(CLOCK_MONOTONIC);
+	last_ticks = ticks;
+	if (!first_ns)
+		first_ns = last_ns, first_ticks = ticks;
+	else if (ticks > first_ticks)
+		scale = graft_as_double(last_ns - first_ns) / graft_as_double(ticks - first_ticks);
+	return last_ns;
 }
 
 /* Reads the mappings again if these callers are in a library that is not known, at most once a second. */
@@ -383,17 +418,18 @@ static __attribute__((noinline, cold)) bool graft_heap_forget(const void *block,
 	struct graft_heap_blocks *blocks = atomic_load_explicit(&graft_heap_blocks, memory_order_acquire);
 	if (!block || !blocks || !graft_heap_find(blocks, (uintptr_t)block))
 		return false;
-	uint64_t now = graft_nanoseconds(CLOCK_MONOTONIC);
 	graft_heap_lock();
+	uint64_t now = graft_heap_time();
 	blocks = atomic_load(&graft_heap_blocks);
 	struct graft_heap_block *found = graft_heap_find(blocks, (uintptr_t)block);
 	if (found) {
 		atomic_store_explicit(&kept->address, (uintptr_t)block, memory_order_relaxed);
 		kept->site = found->site;
 		kept->size = found->size;
+		kept->probability = found->probability;
 		kept->born = found->born;
-		graft_heap_add(found->site, graft_heap_live, found->size, -1);
-		graft_heap_add(found->site, graft_heap_lifetime(now - found->born), found->size, 1);
+		graft_heap_add(found, graft_heap_live, -1);
+		graft_heap_add(found, graft_heap_lifetime(now > found->born ? now - found->born : 0), 1);
 		graft_heap_remove(blocks, found);
 	}
 	graft_heap_unlock();
@@ -405,20 +441,21 @@ static __attribute__((noinline, cold)) bool graft_heap_forget(const void *block,
 /* After a realloc that failed: the block is where it was. */
 static void graft_heap_put_back(const struct graft_heap_block *kept)
 {
-	uint64_t now = graft_nanoseconds(CLOCK_MONOTONIC);
 	graft_heap_lock();
+	uint64_t now = graft_heap_time();
 	if (graft_heap_grow()) {
 		graft_heap_insert(atomic_load(&graft_heap_blocks), kept);
-		graft_heap_add(kept->site, graft_heap_lifetime(now - kept->born), kept->size, -1);
-		graft_heap_add(kept->site, graft_heap_live, kept->size, 1);
+		graft_heap_add(kept, graft_heap_lifetime(now > kept->born ? now - kept->born : 0), -1);
+		graft_heap_add(kept, graft_heap_live, 1);
 	}
 	graft_heap_unlock();
 }
 
 static void graft_heap_remember(void *block, size_t n, struct graft_frame frame)
 {
-	uint64_t now = graft_nanoseconds(CLOCK_MONOTONIC);
+	double probability = graft_one_minus_exp((double)n / graft_heap_mean);
 	graft_heap_lock();
+	uint64_t now = graft_heap_time();
 	graft_heap_know(frame.return_address, now);
 	if (graft_heap_period && now >= graft_heap_next) {
 		graft_heap_next = now + graft_heap_period;
@@ -426,15 +463,15 @@ static void graft_heap_remember(void *block, size_t n, struct graft_frame frame)
 	}
 	uint32_t site = graft_heap_grow() ? graft_heap_take_site(frame) : 0;
 	if (site) {
-		struct graft_heap_block fresh = {.site = site, .size = n, .born = now};
+		struct graft_heap_block fresh = {.site = site, .size = n, .probability = probability, .born = now};
 		atomic_store_explicit(&fresh.address, (uintptr_t)block, memory_order_relaxed);
 		graft_heap_insert(atomic_load(&graft_heap_blocks), &fresh);
-		graft_heap_add(site, graft_heap_live, n, 1);
+		graft_heap_add(&fresh, graft_heap_live, 1);
 	} else {
 		graft_heap->lost++;
 	}
 	graft_heap_unlock();
-	graft_probe_alloc(block, n, graft_whole((double)n / graft_one_minus_exp((double)n / graft_heap_mean)));
+	graft_probe_alloc(block, n, graft_whole((double)n / probability));
 }
 
 /* A child has its parent's live blocks, and allocates from its fork on. */

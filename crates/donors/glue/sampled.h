@@ -19,11 +19,11 @@ enum graft_sampled_call {
 
 static void *graft_aligned_alloc(size_t alignment, size_t n);
 
-/* A block of its own page, if it is not large. Large blocks stay as the donor makes them, where they can be known. */
+/* A block that starts a page. The donor may make those of a page or more so by itself. */
 static void *graft_sampled_block(size_t n, bool is_zero)
 {
 	void *block = 0;
-	if (n >= graft_heap_large) {
+	if (n >= graft_heap_pages) {
 		block = is_zero ? donor_zalloc(n) : donor_malloc(n);
 		if (!block || graft_heap_can_know(block, n))
 			return block;
@@ -68,7 +68,7 @@ __attribute__((noinline, used)) static void *graft_sample(void *block, size_t n,
 	return_address = *(const uintptr_t *)sp;
 	sp += sizeof sp;
 #endif
-	struct graft_frame frame = {sp, fp, graft_plain_address(return_address)};
+	struct graft_frame frame = {sp, fp, graft_plain_address(return_address), false};
 	void *result = 0;
 	if (call == graft_sampled_realloc && block) {
 		size_t before = graft_counting ? donor_usable(block) : 0;

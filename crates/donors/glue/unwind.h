@@ -463,10 +463,17 @@ static struct graft_row graft_row_of(struct graft_row_slot *slots, uintptr_t add
 	return slot->row;
 }
 
-/* The registers of a function's caller, at the call. */
+/* The registers of a function's caller, at the call. On aarch64, a function without a table does not tell where its
+ * frame ends: then `sp` only lies below the caller's. */
 struct graft_frame {
 	uintptr_t sp, fp, return_address;
+	bool is_low;
 };
+#ifdef __aarch64__
+enum { graft_frame_is_low = true };
+#else
+enum { graft_frame_is_low = false };
+#endif
 
 /* Takes the signature off a return address (aarch64's pointer authentication). No address of a program has these bits. */
 static uintptr_t graft_plain_address(uintptr_t address)
@@ -502,8 +509,37 @@ static bool graft_step_by_frame_pointer(struct graft_frame *frame)
 	uintptr_t fp = words[0], address = graft_plain_address(words[1]);
 	if (!graft_is_code(address) || fp <= frame->fp)
 		return false;
-	*frame = (struct graft_frame){record + 2 * sizeof record, fp, address};
+	*frame = (struct graft_frame){record + 2 * sizeof record, fp, address, graft_frame_is_low};
 	return true;
+}
+
+/* The target of a call of a function in another file: the code at `stub` jumps through a table that the dynamic linker
+ * has filled in (the psABIs' procedure linkage tables). Otherwise `stub` itself. */
+static uintptr_t graft_target_of_stub(uintptr_t stub)
+{
+	uintptr_t slot = 0;
+	if (!graft_is_readable(stub) || !graft_is_readable(stub + 8))
+		return 0;
+#if defined(__x86_64__)
+	const uint8_t *code = (const uint8_t *)stub;
+	int32_t distance;
+	if (code[0] == 0xf3 && code[1] == 0x0f && code[2] == 0x1e && code[3] == 0xfa) /* endbr64 */
+		code += 4;
+	code += code[0] == 0xf2; /* bnd */
+	if (code[0] != 0xff || code[1] != 0x25 || !graft_is_readable((uintptr_t)code))
+		return stub;
+	memcpy(&distance, code + 2, sizeof distance);
+	slot = (uintptr_t)code + 6 + (uintptr_t)(intptr_t)distance;
+#elif defined(__aarch64__)
+	uint32_t code[2];
+	memcpy(code, (const void *)stub, sizeof code);
+	/* adrp x16, page; ldr x17, [x16, place] */
+	if ((code[0] & 0x9f00001f) != 0x90000010 || (code[1] & 0xffc003ff) != 0xf9400211)
+		return stub;
+	int64_t pages = (int64_t)((uint64_t)(code[0] >> 5 & 0x7ffff) << 45) >> 43 | (code[0] >> 29 & 3);
+	slot = (stub & ~(uintptr_t)4095) + (uintptr_t)pages * 4096 + (code[1] >> 10 & 0xfff) * 8;
+#endif
+	return slot && graft_is_readable(slot) ? *(const uintptr_t *)slot : stub;
 }
 
 /* Whether an instruction before this address calls a function that begins shortly before `inside`, which is in it. */
@@ -515,10 +551,13 @@ static bool graft_is_call_of(uintptr_t address, uintptr_t inside)
 		return false;
 #if defined(__x86_64__)
 	int32_t distance;
-	if (*(const uint8_t *)(address - 5) != 0xe8)
-		return false;
 	memcpy(&distance, (const void *)(address - 4), sizeof distance);
 	uintptr_t target = address + (uintptr_t)(intptr_t)distance;
+	const uint8_t *call = (const uint8_t *)address - 6;
+	if (call[0] == 0xff && call[1] == 0x15) /* through the table at once, with -fno-plt */
+		target = graft_is_readable(target) ? *(const uintptr_t *)target : 0;
+	else if (call[1] != 0xe8)
+		return false;
 #elif defined(__aarch64__)
 	uint32_t call;
 	memcpy(&call, (const void *)(address - 4), sizeof call);
@@ -528,7 +567,7 @@ static bool graft_is_call_of(uintptr_t address, uintptr_t inside)
 #else
 	uintptr_t target = 0;
 #endif
-	return inside - target < longest;
+	return inside - target < longest || inside - graft_target_of_stub(target) < longest;
 }
 
 /* One step out of a function that has neither table nor frame pointer, as musl's own: its return address is the first
@@ -542,7 +581,7 @@ static bool graft_step_by_call(struct graft_frame *frame)
 		uintptr_t word = graft_plain_address(*(const uintptr_t *)place);
 		if (!graft_is_call_of(word, frame->return_address))
 			continue;
-		*frame = (struct graft_frame){place + sizeof place, frame->fp, word};
+		*frame = (struct graft_frame){place + sizeof place, frame->fp, word, graft_frame_is_low};
 		return true;
 	}
 	return false;
@@ -555,7 +594,10 @@ static bool graft_step(struct graft_row_slot *slots, struct graft_frame *frame)
 	if (row.kind == graft_row_end)
 		return false;
 	if (row.kind == graft_row_none)
-		return graft_step_by_call(frame) || graft_step_by_frame_pointer(frame);
+		return graft_frame_is_low ? graft_step_by_frame_pointer(frame) || graft_step_by_call(frame)
+		                          : graft_step_by_call(frame) || graft_step_by_frame_pointer(frame);
+	if (frame->is_low && row.kind != graft_row_by_fp)
+		return false;
 	uintptr_t cfa = (row.kind == graft_row_by_fp ? frame->fp : frame->sp) + (uintptr_t)(intptr_t)row.cfa;
 	uintptr_t place = cfa + (uintptr_t)(intptr_t)row.return_address;
 	uintptr_t fp_place = cfa + (uintptr_t)(intptr_t)row.frame_pointer;
@@ -567,7 +609,7 @@ static bool graft_step(struct graft_row_slot *slots, struct graft_frame *frame)
 	    (!graft_is_frame(place, frame->sp) || (is_fp_saved && !graft_is_frame(fp_place, frame->sp))))
 		return false;
 	uintptr_t fp = is_fp_saved ? *(const uintptr_t *)fp_place : frame->fp;
-	*frame = (struct graft_frame){cfa, fp, graft_plain_address(*(const uintptr_t *)place)};
+	*frame = (struct graft_frame){cfa, fp, graft_plain_address(*(const uintptr_t *)place), false};
 	return frame->return_address != 0;
 }
 

@@ -147,8 +147,12 @@ impl Module {
     fn find_functions(&mut self, bytes: &[u8]) {
         if let Some(inspector::Redirected { donor, functions }) = inspector::redirected(bytes) {
             self.donor = Some(donor);
-            let named =
-                functions.into_iter().map(|(start, name)| Function { start, end: start, name: Some(name.to_owned()) });
+            // A jump is there; what is behind it never runs, and may be another function's.
+            let named = functions.into_iter().map(|(start, name)| Function {
+                start,
+                end: start.saturating_add(JUMP),
+                name: Some(name.to_owned()),
+            });
             self.symbols.complete(named);
             return;
         }
@@ -211,6 +215,9 @@ fn imports(file: &ElfFile64<'_, Endianness>) -> HashMap<u64, String> {
 fn is_code<'data>(segment: &impl ObjectSegment<'data>) -> bool {
     matches!(segment.flags(), object::SegmentFlags::Elf { p_flags, .. } if p_flags.0 & object::elf::PF_X.0 != 0)
 }
+
+/// The most bytes that a jump to a donor's function takes.
+const JUMP: u64 = 16;
 
 /// Bytes of a section.
 type Slice<'d> = EndianSlice<'d, LittleEndian>;

@@ -205,7 +205,7 @@ impl Blob {
         size.map(|size| size as usize / entries::ENTRY).ok_or_else(|| layout("its note on entry points lies outside"))
     }
 
-    /// The notes on its probes, in a program where the donor lies at `base`.
+    /// The notes on its probes, in a program that has the donor at `base`.
     pub(crate) fn probes(&self, base: u64) -> Vec<u8> {
         let mut notes = self.probes.clone();
         let mut at = 0;
