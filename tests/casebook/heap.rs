@@ -12,7 +12,7 @@ use casebook::finished::{self, Graft};
 use casebook::link::{LinkSetup, Linker, Mode};
 use fixtures::Arch;
 use fixtures::link::Dynamic;
-use fixtures::trials::slow;
+use fixtures::trials::{room, slow};
 use hosts::Request;
 use libtest_mimic::Trial;
 use nix::sys::ptrace;
@@ -25,26 +25,19 @@ use profiler::heap::{Heap, HeapProfile, HeapReport};
 use crate::statistics::{WAY, object, program, programs, run};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let tests: [(&str, fn()); 6] = [
-        ("live_bytes_are_those_of_the_sites", live_bytes_are_those_of_the_sites),
-        ("an_executable_that_was_linked_already_has_sites", an_executable_that_was_linked_already_has_sites),
-        ("dynamic_programs_have_sites", dynamic_programs_have_sites),
-        ("a_signal_and_an_interval_make_a_profile", a_signal_and_an_interval_make_a_profile),
-        ("a_path_that_cannot_be_written_is_said", a_path_that_cannot_be_written_is_said),
-        ("probes_tell_a_profiler_outside", probes_tell_a_profiler_outside),
-    ];
-    let trials = tests.map(|(name, test)| {
-        Trial::test(format!("heap/{name}"), move || {
-            test();
-            Ok(())
-        })
-    });
-    let mut trials = Vec::from(trials);
-    let foreign = Trial::test("heap/sites_on_aarch64", || {
-        sites_on_aarch64();
-        Ok(())
-    });
-    trials.push(slow(foreign, "aarch64"));
+    let mut trials = room(
+        "heap",
+        &[
+            ("live_bytes_are_those_of_the_sites", live_bytes_are_those_of_the_sites),
+            ("an_executable_that_was_linked_already_has_sites", an_executable_that_was_linked_already_has_sites),
+            ("dynamic_programs_have_sites", dynamic_programs_have_sites),
+            ("a_signal_and_an_interval_make_a_profile", a_signal_and_an_interval_make_a_profile),
+            ("a_path_that_cannot_be_written_is_said", a_path_that_cannot_be_written_is_said),
+            ("probes_tell_a_profiler_outside", probes_tell_a_profiler_outside),
+        ],
+    );
+    let foreign = room("heap", &[("sites_on_aarch64", sites_on_aarch64)]);
+    trials.extend(foreign.into_iter().map(|trial| slow(trial, "aarch64")));
     trials
 }
 

@@ -13,6 +13,7 @@ use casebook::bench::{Bench, Donors, Host};
 use casebook::link::{LinkSetup, Linker, Mode};
 use fixtures::Arch;
 use fixtures::lab::Running;
+use fixtures::trials::room;
 use hosts::Request;
 use libtest_mimic::Trial;
 use serde_json::Value;
@@ -22,24 +23,20 @@ pub(crate) const WAY: LinkSetup =
 
 /// This does not use libtest, which swallows the notes of a test that passes.
 pub(crate) fn trials() -> Vec<Trial> {
-    let tests: [(&str, fn()); 9] = [
-        ("figures_are_those_of_the_program", figures_are_those_of_the_program),
-        ("a_leak_is_told_from_retention", a_leak_is_told_from_retention),
-        ("openmetrics_is_well_formed", openmetrics_is_well_formed),
-        ("a_report_replaces_its_file_as_a_whole", a_report_replaces_its_file_as_a_whole),
-        ("a_signal_and_a_period_make_a_program_report", a_signal_and_a_period_make_a_program_report),
-        ("an_executable_that_was_linked_already_reports", an_executable_that_was_linked_already_reports),
-        ("text_and_json_are_chosen_by_the_variable", text_and_json_are_chosen_by_the_variable),
-        ("every_end_of_a_program_is_clean", every_end_of_a_program_is_clean),
-        ("programs_with_raised_privileges_read_no_variable", programs_with_raised_privileges_read_no_variable),
-    ];
-    let trials = tests.map(|(name, test)| {
-        Trial::test(format!("statistics/{name}"), move || {
-            test();
-            Ok(())
-        })
-    });
-    trials.into()
+    room(
+        "statistics",
+        &[
+            ("figures_are_those_of_the_program", figures_are_those_of_the_program),
+            ("a_leak_is_told_from_retention", a_leak_is_told_from_retention),
+            ("openmetrics_is_well_formed", openmetrics_is_well_formed),
+            ("a_report_replaces_its_file_as_a_whole", a_report_replaces_its_file_as_a_whole),
+            ("a_signal_and_a_period_make_a_program_report", a_signal_and_a_period_make_a_program_report),
+            ("an_executable_that_was_linked_already_reports", an_executable_that_was_linked_already_reports),
+            ("text_and_json_are_chosen_by_the_variable", text_and_json_are_chosen_by_the_variable),
+            ("every_end_of_a_program_is_clean", every_end_of_a_program_is_clean),
+            ("programs_with_raised_privileges_read_no_variable", programs_with_raised_privileges_read_no_variable),
+        ],
+    )
 }
 
 /// Compiles a program of `tests/statistics`.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use casebook::bench::{Bench, Donors, Host};
 use casebook::link::{LinkSetup, Linker, Mode};
 use fixtures::Arch;
+use fixtures::trials::room;
 use libtest_mimic::Trial;
 
 /// The places of calls, in the words of `sandbox`.
@@ -26,10 +27,7 @@ const COMPARED: (&str, usize) = ("4", 1);
 type Calls = [BTreeSet<String>; PLACES.len()];
 
 pub(crate) fn trials() -> Vec<Trial> {
-    vec![Trial::test("system_calls/the_page_has_every_call", || {
-        the_page_has_every_call();
-        Ok(())
-    })]
+    room("system_calls", &[("the_page_has_every_call", the_page_has_every_call)])
 }
 
 fn the_page_has_every_call() {

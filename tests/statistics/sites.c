@@ -125,8 +125,10 @@ int main(int count, char **words)
 	if (!strcmp(how, "wait") && read(0, &byte, 1) != 1)
 		return 1;
 	if (!strcmp(how, "until")) {
-		while (access(words[2], F_OK))
+		while (access(words[2], F_OK)) {
 			churn();
+			usleep(200000);
+		}
 		return 0;
 	}
 	keep_nodes();

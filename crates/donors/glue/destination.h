@@ -74,6 +74,7 @@ static bool graft_is_replaceable(const char *path)
  * path is a pipe's or a device's, it is opened itself. */
 static bool graft_open_destination(struct graft_destination *to)
 {
+	to->number++;
 	to->fd = STDERR_FILENO;
 	to->is_renamed = false;
 	if (!to->wanted[0])

@@ -26,7 +26,6 @@
 #include "gate.h"
 #include "host.h"
 #include "report.h"
-
 #ifdef GRAFT_HAS_PURGE
 #include "purge.h"
 #else

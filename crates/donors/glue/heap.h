@@ -29,8 +29,7 @@
 enum {
 	graft_heap_mean_usual = 512 << 10,
 	graft_heap_page = 4096,
-	graft_heap_pages = graft_heap_page, /* from here on the donor's own place for a block may do */
-	graft_heap_large = 64 << 10,        /* from here on all of a donor's blocks lie alike in their pages */
+	graft_heap_large = 64 << 10, /* from here on all of a donor's blocks lie alike in their pages */
 	graft_heap_depth = 128,      /* callers of a block */
 	graft_heap_lifetimes = 7,    /* below 1, 10, 100 ms, 1, 10 s; more; live */
 	graft_heap_live = graft_heap_lifetimes - 1,
@@ -84,28 +83,14 @@ static _Atomic uint32_t graft_heap_residue;
 static __thread int64_t graft_heap_left;
 static __thread bool graft_heap_has_drawn;
 
-static uint64_t graft_nanoseconds(int clock)
-{
-	int saved = errno;
-#ifdef SYS_clock_gettime64
-	int64_t now[2] = {0};
-	syscall(SYS_clock_gettime64, clock, now);
-#else
-	long now[2] = {0};
-	syscall(SYS_clock_gettime, clock, now);
-#endif
-	errno = saved;
-	return (uint64_t)now[0] * 1000000000u + (uint64_t)now[1];
-}
-
 static void *graft_heap_map(size_t length)
 {
 	/* MAP_NORESERVE, whose name jemalloc takes away. */
 	enum { no_reserve = 0x4000 };
 	int saved = errno;
-	void *mapping = mmap(0, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | no_reserve, -1, 0);
+	void *mapping = graft_count_page(MAP_PRIVATE | no_reserve, length);
 	errno = saved;
-	return mapping == MAP_FAILED ? 0 : mapping;
+	return mapping;
 }
 
 static void graft_heap_lock(void)

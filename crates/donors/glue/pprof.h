@@ -351,7 +351,6 @@ GRAFT_SMALL void graft_heap_write(void)
 	int saved = errno;
 	struct graft_destination *destination = &graft_press->destination;
 	struct graft_paper *paper = &graft_press->paper;
-	destination->number++;
 	bool written = graft_open_destination(destination);
 	if (written) {
 		paper->fd = destination->fd;
@@ -385,6 +384,13 @@ static void graft_heap_on_signal(int number)
 	graft_heap_write_if_due();
 }
 
+/* Writes a profile that is due, and returns whether none is any more. */
+static bool graft_heap_is_written(void)
+{
+	graft_heap_write_if_due();
+	return !atomic_load(&graft_heap_due);
+}
+
 /* The last profile. Another thread may be writing one; it is waited for, but not without end, since that thread may be
  * the one that calls exit, in a signal handler. */
 static void graft_heap_at_exit(void)
@@ -394,15 +400,7 @@ static void graft_heap_at_exit(void)
 		return;
 	graft_notice_fork();
 	atomic_store(&graft_heap_due, true);
-	for (int i = 0; i < 1000; i++) {
-		graft_heap_write_if_due();
-		if (!atomic_load(&graft_heap_due))
-			return;
-		long millisecond[2] = {0, 1000000};
-		int saved = errno;
-		syscall(SYS_nanosleep, millisecond, (void *)0);
-		errno = saved;
-	}
+	graft_try_for_a_second(graft_heap_is_written);
 }
 
 #pragma clang attribute pop

@@ -83,18 +83,10 @@ static void graft_report_on_signal(int number)
 	graft_try_report();
 }
 
-/* Seconds on a clock that only rises. On 32-bit architectures, musl has another name for the call with 32-bit words. */
+/* Seconds on a clock that only rises. */
 static int64_t graft_clock(void)
 {
-	long now[2] = {0};
-	int saved = errno;
-#ifdef SYS_clock_gettime32
-	syscall(SYS_clock_gettime32, CLOCK_MONOTONIC_COARSE, now);
-#else
-	syscall(SYS_clock_gettime, CLOCK_MONOTONIC_COARSE, now);
-#endif
-	errno = saved;
-	return now[0];
+	return (int64_t)(graft_nanoseconds(CLOCK_MONOTONIC_COARSE) / 1000000000u);
 }
 
 /* Of the threads that find a report due, one makes it. */
@@ -112,12 +104,7 @@ static void graft_report_at_exit(void)
 	static _Atomic bool reported;
 	if (atomic_exchange(&reported, true))
 		return;
-	for (int i = 0; i < 1000 && !graft_try_report(); i++) {
-		long millisecond[2] = {0, 1000000};
-		int saved = errno;
-		syscall(SYS_nanosleep, millisecond, (void *)0);
-		errno = saved;
-	}
+	graft_try_for_a_second(graft_try_report);
 }
 
 /* Reads a path, and the number behind its last colon if there are only digits: 0 if there is none. `-` is standard
@@ -212,7 +199,7 @@ static void graft_choose_report(void)
 		graft_put_report = formats[i].put;
 		uint64_t seconds = 0;
 		bool is_path = graft_read_path(value + length, &graft_desk->destination, &seconds);
-		graft_period = (uint32_t)seconds;
+		graft_period = (uint32_t)(seconds < UINT32_MAX ? seconds : UINT32_MAX);
 		graft_names_process = graft_path_names_process(graft_desk->destination.wanted);
 		if (!is_path) {
 			graft_counting = false;

@@ -23,7 +23,7 @@ static void *graft_aligned_alloc(size_t alignment, size_t n);
 static void *graft_sampled_block(size_t n, bool is_zero)
 {
 	void *block = 0;
-	if (n >= graft_heap_pages) {
+	if (n >= graft_heap_page) {
 		block = is_zero ? donor_zalloc(n) : donor_malloc(n);
 		if (!block || graft_heap_can_know(block, n))
 			return block;

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/mman.h>
@@ -125,6 +126,32 @@ static __attribute__((unused)) void *graft_mremap(void *address, size_t length, 
 		graft_note_range(moved, wanted, graft_range_added | graft_range_opened);
 	}
 	return moved;
+}
+
+/* A clock in nanoseconds. On 32-bit architectures, musl has another name for the call with 32-bit words, which every kernel
+ * has. */
+static uint64_t graft_nanoseconds(int clock)
+{
+	long now[2] = {0};
+	int saved = errno;
+#ifdef SYS_clock_gettime32
+	syscall(SYS_clock_gettime32, clock, now);
+#else
+	syscall(SYS_clock_gettime, clock, now);
+#endif
+	errno = saved;
+	return (uint64_t)now[0] * 1000000000u + (uint64_t)now[1];
+}
+
+/* Attempts something until it is done, but for no more than a second. */
+static void graft_try_for_a_second(bool (*attempt)(void))
+{
+	for (int i = 0; i < 1000 && !attempt(); i++) {
+		long millisecond[2] = {0, 1000000};
+		int saved = errno;
+		syscall(SYS_nanosleep, millisecond, (void *)0);
+		errno = saved;
+	}
 }
 
 /* Writes a message with a plain system call: stdio would become a part of every program and has locks to wait for, and

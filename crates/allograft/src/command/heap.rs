@@ -92,7 +92,7 @@ fn failed(path: &Path, error: HeapError) -> Failure {
         HeapError::Packed(_) => {
             "the program was perhaps ended while it wrote: take an earlier profile, or write another one".to_owned()
         }
-        HeapError::Malformed("it is a program") => {
+        HeapError::IsProgram => {
             format!("to profile its heap: `allograft profile --heap {}`", crate::shell::quoted(&shown.to_string()))
         }
         HeapError::Malformed(_) | HeapError::Missing(..) => {

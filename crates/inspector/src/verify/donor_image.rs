@@ -257,6 +257,18 @@ pub(super) fn is_place_of_errno(distance: u64) -> bool {
     distance.cast_signed().unsigned_abs() < 4096 && distance.is_multiple_of(4)
 }
 
+/// The parameters of a donor that are wrong, in words.
+#[derive(Default)]
+pub(super) struct WrongParameters(pub(super) Vec<String>);
+
+impl WrongParameters {
+    pub(super) fn expect(&mut self, what: &str, right: bool) {
+        if !right {
+            self.0.push(format!("the donor's parameter for {what} is wrong"));
+        }
+    }
+}
+
 /// Checks the fields that describe the program to the donor.
 fn parameters(
     elf: &Elf<'_>,
@@ -270,34 +282,29 @@ fn parameters(
     let words = elf.bytes.over(found);
     let word = |index: u64| words.u64((at + 8 * index) as usize).unwrap_or(0);
     let in_code = |distance: u64| is_in_program(elf, base, PF_X, base.wrapping_add(distance));
-    let mut complaints = Vec::new();
-    let mut expect = |what: &str, right: bool| {
-        if !right {
-            complaints.push(format!("the donor's parameter for {what} is wrong"));
-        }
-    };
+    let mut wrong = WrongParameters::default();
     let entry = stock.and_then(|stock| stock.bytes.word(24));
-    expect(
+    wrong.expect(
         "the program's entry point",
         in_code(word(2)) && entry.is_none_or(|entry| base.wrapping_add(word(2)) == entry),
     );
-    expect("the program headers", base.wrapping_add(word(3)) == headers);
+    wrong.expect("the program headers", base.wrapping_add(word(3)) == headers);
     let (split, end) = (linked.data.address, linked.end);
     let data_end = split + data.len() as u64;
     let sealed = linked.symbol("transplant_sealed_end")?;
-    expect("what is made read-only", (6..10).map(word).eq([split, end, sealed - split, data_end - end]));
-    expect("errno", is_place_of_errno(word(10)));
-    expect("the end of threads", word(11) == 0 || in_code(word(11)));
-    expect("main", in_code(word(12)));
-    expect("the self-test", word(SELF_TEST) == 0);
-    expect("__libc_start_main", word(18) == 0 || in_code(word(18)));
-    expect("the end of processes", word(STREAMS) == 0 || in_code(word(STREAMS)));
-    expect("its entry points", (STREAMS + 1..PARAMETERS).map(word).all(|call| call == 0 || in_code(call)));
+    wrong.expect("what is made read-only", (6..10).map(word).eq([split, end, sealed - split, data_end - end]));
+    wrong.expect("errno", is_place_of_errno(word(10)));
+    wrong.expect("the end of threads", word(11) == 0 || in_code(word(11)));
+    wrong.expect("main", in_code(word(12)));
+    wrong.expect("the self-test", word(SELF_TEST) == 0);
+    wrong.expect("__libc_start_main", word(18) == 0 || in_code(word(18)));
+    wrong.expect("the end of processes", word(STREAMS) == 0 || in_code(word(STREAMS)));
+    wrong.expect("its entry points", (STREAMS + 1..PARAMETERS).map(word).all(|call| call == 0 || in_code(call)));
     let storage = elf.segments.iter().find(|segment| segment.kind == PT_TLS);
     let storage = storage.ok_or("there is no thread-local storage, and the donor has some")?;
     let image = storage.data.unwrap_or_default();
     let given = [storage.address.wrapping_sub(base), image.len() as u64, storage.memory, storage.align];
-    expect("thread-local storage", (14..18).map(word).eq(given));
+    wrong.expect("thread-local storage", (14..18).map(word).eq(given));
 
     // After the donor's data: the image of thread-local storage, then the words to relocate, then zeros.
     let inside = |address: u64| usize::try_from(address.checked_sub(split)?).ok().filter(|at| *at <= data.len());
@@ -306,18 +313,18 @@ fn parameters(
     let (Some(image_at), Some(table_at), Some(table_end)) =
         (inside(given[0]), inside(table), count.checked_mul(16).and_then(ends))
     else {
-        complaints.push("the donor's relocations or its thread-local storage lie outside its data".to_owned());
-        return Ok(complaints);
+        wrong.0.push("the donor's relocations or its thread-local storage lie outside its data".to_owned());
+        return Ok(wrong.0);
     };
     let image_end = image_at.saturating_add(image.len());
     let copy = (end - split) as usize;
     if !(copy <= image_at && image_end <= table_at) {
-        complaints.push("the donor's relocations or its thread-local storage lie in its data".to_owned());
-        return Ok(complaints);
+        wrong.0.push("the donor's relocations or its thread-local storage lie in its data".to_owned());
+        return Ok(wrong.0);
     }
     let gaps = [copy..image_at, image_end..table_at, table_end..data.len()];
     if gaps.into_iter().any(|gap| data[gap].iter().any(|byte| *byte != 0)) {
-        complaints.push("there is something between the parts of the donor's data".to_owned());
+        wrong.0.push("there is something between the parts of the donor's data".to_owned());
     }
     let pairs: Vec<(u64, u64)> = pairs(elf, &data[table_at..table_end], 16, 8);
     let own = linked.section(".rela.dyn").unwrap_or(0..0);
@@ -326,10 +333,10 @@ fn parameters(
     let rest = pairs.get(own.len()..).unwrap_or_default();
     let in_image = |place: &u64| (given[0]..given[0] + image.len() as u64).contains(place);
     if !pairs.starts_with(&own) || !rest.iter().all(|(place, _)| in_image(place)) {
-        complaints.push("the donor's relocations are not those that it was linked with".to_owned());
+        wrong.0.push("the donor's relocations are not those that it was linked with".to_owned());
     }
-    complaints.extend(storage_image(elf, linked, image, stock));
-    Ok(complaints)
+    wrong.0.extend(storage_image(elf, linked, image, stock));
+    Ok(wrong.0)
 }
 
 /// Returns the first word of each entry of a table, and the word at `second`.

@@ -14,6 +14,9 @@ pub enum HeapError {
     /// It is neither gzip nor a protocol buffer of the right form.
     #[error("it is not a pprof profile: {0}")]
     Malformed(&'static str),
+    /// It is a program, not a profile.
+    #[error("it is not a pprof profile: it is a program")]
+    IsProgram,
     /// It has more of something, a plural, than is read.
     #[error("it has more {0} than are read")]
     TooMany(&'static str),

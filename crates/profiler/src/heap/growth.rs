@@ -142,7 +142,6 @@ impl SiteGrowth {
         if self.allocated.bytes > 0 {
             self.reasons.push(format!("{:.0} % of what it allocated meanwhile is live", (100.0 * kept).min(100.0)));
         }
-        let freed = |at: usize| new.freed[at].objects.saturating_sub(old.freed[at].objects);
         let oldest = (0..LIFETIMES.len()).rev().find(|at| new.freed[*at].objects > 0);
         match (oldest, seconds) {
             (None, _) if new.allocated.objects <= new.live.objects => {
@@ -152,7 +151,7 @@ impl SiteGrowth {
                 self.reasons.push(format!("the blocks that it frees live {}", LIFETIMES[at]));
             }
             (Some(at), _) => {
-                let blocks = count(freed(at).max(new.freed[at].objects));
+                let blocks = count(new.freed[at].objects);
                 self.doubts
                     .push(format!("{blocks} blocks that it freed had lived {}: it may be a cache", LIFETIMES[at]));
             }

@@ -152,10 +152,12 @@ fn within(bytes: &[u8]) -> Result<HeapProfile, HeapError> {
     if bytes.len() as u64 > LARGEST {
         return Err(HeapError::TooMany("bytes"));
     }
+    if bytes.starts_with(b"\x7fELF") {
+        return Err(HeapError::IsProgram);
+    }
     for (start, form) in [
         (&b"heap profile:"[..], "it is a text of gperftools: `pprof -proto PROGRAM FILE` makes one of it"),
         (b"heap_v2/", "it is a text of jemalloc: `jeprof --raw`, then `pprof -proto`, make one of it"),
-        (b"\x7fELF", "it is a program"),
         (b"", "it is empty"),
     ] {
         if bytes == start || !start.is_empty() && bytes.starts_with(start) {

@@ -272,13 +272,11 @@ impl HeapSite {
     /// The ways to it in words: those with a twentieth of its bytes or more. A share is shown if there are several.
     pub fn called_by(&self) -> Vec<String> {
         let most = self.callers.iter().filter(|callers| callers.share >= 0.05);
-        let most: Vec<String> = most
-            .map(|Callers { functions, share }| match *share < 0.95 {
-                true => format!("{:.0} % by {}", 100.0 * share, functions.join(" < ")),
-                false => format!("called by {}", functions.join(" < ")),
-            })
-            .collect();
-        most
+        most.map(|Callers { functions, share }| match *share < 0.95 {
+            true => format!("{:.0} % by {}", 100.0 * share, functions.join(" < ")),
+            false => format!("called by {}", functions.join(" < ")),
+        })
+        .collect()
     }
 
     /// How long its freed blocks lived, in a few words: the class in which the middle one of them is. `None` if the

@@ -62,25 +62,16 @@ fn circumstances(report: &HeapReport) -> String {
         donor.map(|donor| donor.trim_end().to_owned()),
         report.process.map(|process| format!("process {process}")),
         report.seconds.map(|seconds| format!("{seconds:.1} s after its start")),
-        report.written_unix_s.map(date),
+        report.written_unix_s.and_then(date),
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     if parts.is_empty() { "an unknown process".to_owned() } else { parts.join(", ") }
 }
 
-/// A time as a date of UTC.
-fn date(seconds: u64) -> String {
-    // Days are counted from 1 March of year 0, so that a leap day ends its year.
-    let days = seconds / 86_400 + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let of_year = day - (365 * year + year / 4 - year / 100);
-    let shifted = (5 * of_year + 2) / 153;
-    let of_month = of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    let year = era * 400 + year + u64::from(month <= 2);
-    let clock = seconds % 86_400;
-    format!("{year}-{month:02}-{of_month:02} {:02}:{:02} UTC", clock / 3600, clock / 60 % 60)
+/// A time, in seconds since 1970, as a date of UTC; `None` beyond the years that have four digits.
+fn date(seconds: u64) -> Option<String> {
+    let time = jiff::Timestamp::from_second(i64::try_from(seconds).ok()?).ok()?;
+    Some(time.strftime("%Y-%m-%d %H:%M UTC").to_string())
 }
 
 fn sites(page: &mut Page, report: &HeapReport, output: &Output) {
@@ -181,7 +172,7 @@ mod tests {
             (1_795_881_599, "2026-11-28 15:59 UTC"),
             (4_107_542_400, "2100-03-01 00:00 UTC"),
         ] {
-            assert_eq!(date(seconds), expected);
+            assert_eq!(date(seconds).as_deref(), Some(expected));
         }
     }
 }

@@ -6,7 +6,9 @@ use std::ops::Range;
 use super::{PF_W, VALUES, size_of_values};
 use crate::elf::{Elf, PF_X, SHF_ALLOC, SHT_RELA};
 use crate::report::Arch;
-use crate::verify::donor_image::{Linked, PARAMETERS, STREAMS, is_in_program, is_place_of_errno, pairs};
+use crate::verify::donor_image::{
+    Linked, PARAMETERS, STREAMS, WrongParameters, is_in_program, is_place_of_errno, pairs,
+};
 
 /// The words of `struct transplant_loader`.
 const WORDS: u64 = 7;
@@ -44,40 +46,35 @@ pub(in crate::verify) fn loader_parameters(
     let word = |index: u64| words.u64((at + 8 * index) as usize).unwrap_or(0);
     let address = |distance: u64| base.wrapping_add(distance);
     let within = |flag: u32, address: u64| is_in_program(elf, base, flag, address);
-    let mut complaints = Vec::new();
-    let mut expect = |what: &str, right: bool| {
-        if !right {
-            complaints.push(format!("the donor's parameter for {what} is wrong"));
-        }
-    };
+    let mut wrong = WrongParameters::default();
     let entry = stock.and_then(|stock| stock.bytes.word(24));
     let own = address(word(2));
-    expect("libc.so's entry point", within(PF_X, own) && entry.is_none_or(|entry| own == entry));
-    expect("the program headers", address(word(3)) == headers);
+    wrong.expect("libc.so's entry point", within(PF_X, own) && entry.is_none_or(|entry| own == entry));
+    wrong.expect("the program headers", address(word(3)) == headers);
     let sealed = linked.symbol("transplant_sealed_end")?;
     let split = linked.data.address;
-    expect("what is made read-only", (6..10).map(word).eq([split, 0, sealed - split, 0]));
-    expect("errno", is_place_of_errno(word(10)));
-    expect("the end of threads", within(PF_X, address(word(11))));
-    expect("the end of processes", within(PF_X, address(word(STREAMS))));
-    expect("programs", (12..PARAMETERS).all(|index| index == STREAMS || word(index) == 0));
+    wrong.expect("what is made read-only", (6..10).map(word).eq([split, 0, sealed - split, 0]));
+    wrong.expect("errno", is_place_of_errno(word(10)));
+    wrong.expect("the end of threads", within(PF_X, address(word(11))));
+    wrong.expect("the end of processes", within(PF_X, address(word(STREAMS))));
+    wrong.expect("programs", (12..PARAMETERS).all(|index| index == STREAMS || word(index) == 0));
 
     let block = linked.symbol("transplant_loader")?;
     let word = |index: u64| words.u64((block + 8 * index) as usize).unwrap_or(0);
     // `struct pthread` begins at the thread pointer; on aarch64, it ends there (musl, src/internal/pthread_impl.h).
     let field = if elf.arch == Arch::Aarch64 { word(0).wrapping_neg() } else { word(0) };
-    expect("the field with a thread's values", (8..4096).contains(&field) && field % 8 == 0);
-    expect("the size of a thread's values", word(1) == VALUES);
+    wrong.expect("the field with a thread's values", (8..4096).contains(&field) && field % 8 == 0);
+    wrong.expect("the size of a thread's values", word(1) == VALUES);
     let main = address(word(2));
-    expect("the main thread's values", within(PF_W, main) && within(PF_W, main.saturating_add(VALUES - 1)));
+    wrong.expect("the main thread's values", within(PF_W, main) && within(PF_W, main.saturating_add(VALUES - 1)));
     for (name, index) in [("malloc", 3), ("aligned_alloc", 5)] {
         let right =
             slot(elf, name) == Some(address(word(index))) && exported(elf, name) == Some(address(word(index + 1)));
-        expect(name, right && within(PF_W, address(word(index))));
+        wrong.expect(name, right && within(PF_W, address(word(index))));
     }
     if let Some(stock) = stock {
         let room = size_of_values(elf, stock, base)?.1.saturating_sub(VALUES);
-        expect("its thread-local variables", storage(elf, linked, found) == Some(room));
+        wrong.expect("its thread-local variables", storage(elf, linked, found) == Some(room));
     }
 
     // Behind the donor's data: the words to relocate, then zeros.
@@ -91,9 +88,9 @@ pub(in crate::verify) fn loader_parameters(
     let pairs = end.and_then(|end| data.get(start..end)).map(|table| pairs(elf, table, 16, 8));
     let rest = end.and_then(|end| data.get(end..)).unwrap_or_default();
     if table != linked.end || pairs != Some(own) || rest.iter().any(|byte| *byte != 0) {
-        complaints.push("the donor's relocations are not those that it was linked with".to_owned());
+        wrong.0.push("the donor's relocations are not those that it was linked with".to_owned());
     }
-    Ok(complaints)
+    Ok(wrong.0)
 }
 
 /// The size of the donor's storage in each thread, if each variable has a place of its own in it, behind the first
