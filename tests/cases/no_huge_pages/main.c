@@ -29,9 +29,11 @@ static int without_huge_pages(const void *address) {
 }
 
 int main(void) {
-	// Emulators and kernels without huge pages do not show the flag.
+	// Kernels without huge pages do not show the flag. Under QEMU's user mode the file lists the emulator's mappings, at
+	// addresses that mean something else there: one of them may lie at a block's address by accident.
+	int is_emulated = getenv("ALLOGRAFT_TEST_EMULATED") != 0;
 	char *own = mmap(0, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	int is_told = madvise(own, 1 << 20, MADV_NOHUGEPAGE) == 0 && without_huge_pages(own);
+	int is_told = !is_emulated && madvise(own, 1 << 20, MADV_NOHUGEPAGE) == 0 && without_huge_pages(own);
 	for (int i = 0; i < SIZES; i++) {
 		char *block = malloc(sizes[i]);
 		if (!block) return printf("no memory\n"), 1;
@@ -41,7 +43,7 @@ int main(void) {
 	}
 	// The program's own mappings must not be affected.
 	char *other = mmap(0, 1 << 20, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (without_huge_pages(other)) return printf("a mapping of the program's own is concerned\n"), 1;
+	if (is_told && without_huge_pages(other)) return printf("a mapping of the program's own is concerned\n"), 1;
 	pid_t child = fork();
 	// An emulator that does not know the request is not a process with huge pages disabled.
 	int refused = prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0) == 1;
