@@ -64,7 +64,8 @@ static inline void graft_purge_in_child(void)
 
 /* While statistics are counted, the heap is sampled, or a thread is due, every call goes through one of these. Otherwise
  * they cost one comparison of a word at the start of malloc and free, which then end with a tail call of the donor's own
- * function. The calls from one to the next are tail calls, too: so the caller of a sampled block is known. */
+ * function. The calls from one to the next are tail calls, too: so the caller of a sampled block is known. Where arguments
+ * are on the stack, a compiler makes none, and the caller is an argument (GRAFT_CALLER_HERE). */
 static __attribute__((noinline, cold)) void *graft_counted(void *block)
 {
 	if (graft_counting && block)
@@ -84,37 +85,37 @@ static __attribute__((noinline, cold)) void *graft_counted(void *block)
 		GRAFT_COUNT_CALL(name);                                                                                       \
 	} while (0)
 
-static __attribute__((noinline, cold)) void *graft_counted_malloc(size_t n)
+static __attribute__((noinline, cold)) void *graft_counted_malloc(size_t n GRAFT_CALLER_PARAMETER)
 {
 	GRAFT_BEFORE_CALL(malloc);
 	if (GRAFT_SAMPLES && graft_heap_is_due(n))
-		return graft_sampled(0, n, 0, graft_sampled_malloc);
+		return graft_sampled(0, n, 0, graft_sampled_malloc GRAFT_CALLER);
 	return graft_counted(donor_malloc(n));
 }
 
-static __attribute__((noinline)) void *graft_detoured_malloc(size_t n)
+static __attribute__((noinline)) void *graft_detoured_malloc(size_t n GRAFT_CALLER_PARAMETER)
 {
 	if (!GRAFT_ONLY_SAMPLES)
-		return graft_counted_malloc(n);
+		return graft_counted_malloc(n GRAFT_CALLER);
 	if (graft_heap_is_due(n))
-		return graft_sampled(0, n, 0, graft_sampled_malloc);
+		return graft_sampled(0, n, 0, graft_sampled_malloc GRAFT_CALLER);
 	return donor_malloc(n);
 }
 
-static __attribute__((noinline, cold)) void *graft_counted_zalloc(size_t n)
+static __attribute__((noinline, cold)) void *graft_counted_zalloc(size_t n GRAFT_CALLER_PARAMETER)
 {
 	GRAFT_BEFORE_CALL(calloc);
 	if (GRAFT_SAMPLES && graft_heap_is_due(n))
-		return graft_sampled(0, n, 0, graft_sampled_zalloc);
+		return graft_sampled(0, n, 0, graft_sampled_zalloc GRAFT_CALLER);
 	return graft_counted(donor_zalloc(n));
 }
 
-static __attribute__((noinline)) void *graft_detoured_zalloc(size_t n)
+static __attribute__((noinline)) void *graft_detoured_zalloc(size_t n GRAFT_CALLER_PARAMETER)
 {
 	if (!GRAFT_ONLY_SAMPLES)
-		return graft_counted_zalloc(n);
+		return graft_counted_zalloc(n GRAFT_CALLER);
 	if (graft_heap_is_due(n))
-		return graft_sampled(0, n, 0, graft_sampled_zalloc);
+		return graft_sampled(0, n, 0, graft_sampled_zalloc GRAFT_CALLER);
 	return donor_zalloc(n);
 }
 
@@ -139,11 +140,11 @@ static __attribute__((noinline)) void graft_detoured_free(void *block)
 		donor_free(block);
 }
 
-static __attribute__((noinline, cold)) void *graft_counted_realloc(void *block, size_t n)
+static __attribute__((noinline, cold)) void *graft_counted_realloc(void *block, size_t n GRAFT_CALLER_PARAMETER)
 {
 	GRAFT_BEFORE_CALL(realloc);
 	if (GRAFT_SAMPLES && (graft_heap_is_due(n) || graft_heap_may_know(block)))
-		return graft_sampled(block, n, 0, graft_sampled_realloc);
+		return graft_sampled(block, n, 0, graft_sampled_realloc GRAFT_CALLER);
 	size_t before = block ? donor_usable(block) : 0;
 	void *moved = donor_realloc(block, n);
 	if (graft_counting && moved && block)
@@ -151,12 +152,12 @@ static __attribute__((noinline, cold)) void *graft_counted_realloc(void *block, 
 	return graft_counted(moved);
 }
 
-static __attribute__((noinline)) void *graft_detoured_realloc(void *block, size_t n)
+static __attribute__((noinline)) void *graft_detoured_realloc(void *block, size_t n GRAFT_CALLER_PARAMETER)
 {
 	if (!GRAFT_ONLY_SAMPLES)
-		return graft_counted_realloc(block, n);
+		return graft_counted_realloc(block, n GRAFT_CALLER);
 	if (graft_heap_is_due(n) || graft_heap_may_know(block))
-		return graft_sampled(block, n, 0, graft_sampled_realloc);
+		return graft_sampled(block, n, 0, graft_sampled_realloc GRAFT_CALLER);
 	return donor_realloc(block, n);
 }
 
@@ -164,7 +165,7 @@ GRAFT_HIDDEN void *__libc_malloc(size_t n)
 {
 	n = GRAFT_ROUND(n);
 	if (GRAFT_TAKES_DETOUR)
-		return graft_detoured_malloc(n);
+		return graft_detoured_malloc(n GRAFT_CALLER_HERE);
 	return donor_malloc(n);
 }
 
@@ -175,7 +176,7 @@ GRAFT_HIDDEN void *__libc_calloc(size_t count, size_t size)
 		return graft_no_memory();
 	n = GRAFT_ROUND(n);
 	if (GRAFT_TAKES_DETOUR)
-		return graft_detoured_zalloc(n);
+		return graft_detoured_zalloc(n GRAFT_CALLER_HERE);
 	return donor_zalloc(n);
 }
 
@@ -196,7 +197,7 @@ GRAFT_HIDDEN void *__libc_realloc(void *block, size_t n)
 	}
 	n = GRAFT_ROUND(n);
 	if (GRAFT_TAKES_DETOUR)
-		return graft_detoured_realloc(block, n);
+		return graft_detoured_realloc(block, n GRAFT_CALLER_HERE);
 	return donor_realloc(block, n);
 }
 
@@ -252,7 +253,7 @@ static void *graft_aligned_alloc_if_ours(size_t alignment, size_t n)
 {
 	GRAFT_COUNT_CALL(aligned_alloc);
 	if (GRAFT_TAKES_DETOUR && GRAFT_SAMPLES && !graft_malloc_is_replaced() && graft_heap_is_due(GRAFT_ROUND(n)))
-		return graft_sampled(0, n, alignment, graft_sampled_aligned);
+		return graft_sampled(0, n, alignment, graft_sampled_aligned GRAFT_CALLER_HERE);
 	return graft_malloc_is_replaced() ? graft_no_memory() : graft_aligned_alloc(alignment, n);
 }
 GRAFT_PUBLIC(aligned_alloc, graft_aligned_alloc_if_ours);
@@ -282,7 +283,7 @@ static int graft_posix_memalign(void **result, size_t alignment, size_t n)
 	bool is_ours = aligned_alloc == graft_aligned_alloc_if_ours && !graft_malloc_is_replaced();
 	if (GRAFT_TAKES_DETOUR && GRAFT_SAMPLES && is_ours) {
 		if (graft_heap_is_due(GRAFT_ROUND(n)))
-			return graft_sampled_status(result, n, alignment, graft_sampled_posix_memalign);
+			return graft_sampled_status(result, n, alignment, graft_sampled_posix_memalign GRAFT_CALLER_HERE);
 		block = graft_aligned_alloc(alignment, n);
 	} else {
 		block = graft_called_aligned_alloc(alignment, n);

@@ -124,10 +124,20 @@ __asm__(".pushsection .text.graft_sampled,\"ax\",%progbits\n"
 	".popsection");
 /* The same, for a function that returns a number. */
 int graft_sampled_status(void *block, size_t n, size_t alignment, enum graft_sampled_call call) __asm__("graft_sampled");
+#define GRAFT_CALLER_HERE
+#define GRAFT_CALLER_PARAMETER
+#define GRAFT_CALLER
 #else
-#define graft_sampled_status (int)(intptr_t)graft_sampled
-#define graft_sampled(block, n, alignment, call)                                                                       \
-	graft_sample(block, n, alignment, call, 0, 0, (uintptr_t)__builtin_return_address(0))
+/* At the end of arguments: the caller of the public function that says it, and the parameter that has it. */
+#define GRAFT_CALLER_HERE , (uintptr_t)__builtin_return_address(0)
+#define GRAFT_CALLER_PARAMETER , uintptr_t caller
+#define GRAFT_CALLER , caller
+#define graft_sampled graft_sample_from
+#define graft_sampled_status (int)(intptr_t)graft_sample_from
+static void *graft_sample_from(void *block, size_t n, size_t alignment, enum graft_sampled_call call, uintptr_t caller)
+{
+	return graft_sample(block, n, alignment, call, 0, 0, caller);
+}
 #endif
 
 #endif

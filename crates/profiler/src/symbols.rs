@@ -62,8 +62,9 @@ impl Symbols {
                 _ => false,
             };
             let Ok(name) = symbol.name_bytes() else { continue };
-            // ARM's marks of code and data.
-            if !code || !symbol.is_definition() || name.is_empty() || name.starts_with(b"$") {
+            // ARM's marks of code and data; an assembler's own labels, which stay in files for RISC-V.
+            let is_mark = name.starts_with(b"$") || name.starts_with(b".L");
+            if !code || !symbol.is_definition() || name.is_empty() || is_mark {
                 continue;
             }
             any = true;

@@ -10,13 +10,11 @@ use format::{Arch, DonorKind, DonorOption, Note, StringFunction, entries, option
 use crate::image::{
     Image, PF_W, PT_TLS, SHF_ALLOC, SHT_RELA, SHT_SYMTAB, SYMBOL, Section, Segment, Symbol, u32_at, u64_at,
 };
-use crate::section_table::PROBES;
+use crate::probes::Probes;
 use crate::thread_storage::{ThreadStorage, distance};
 
 /// A limit on a donor's size in memory, in bytes. No donor is as large.
 pub(crate) const MOST_BLOB: u64 = 1 << 24;
-/// The head of a note, in bytes (gABI, "Note Section").
-const NOTE_HEAD: usize = 12;
 /// R_X86_64_TPOFF32
 const X86_64_DISTANCE: u32 = 23;
 /// R_AARCH64_TLSLE_ADD_TPREL_HI12
@@ -89,8 +87,7 @@ pub struct Blob {
     pub(crate) notes: Range<u64>,
     /// The offset of the string functions' note; `None` if the donor has no string functions.
     strings_note: Option<u64>,
-    /// The notes on its probes, whose addresses are offsets; empty if it has none.
-    probes: Vec<u8>,
+    pub(crate) probes: Probes,
     /// The symbols that other objects can see: the string functions. All other symbols are hidden.
     exports: HashSet<String>,
     symbols: HashMap<String, u64>,
@@ -152,12 +149,7 @@ impl Blob {
             strings_note: image.section(DonorKind::Strings.note_section().as_bytes()).map(|section| section.address),
             notes: notes.iter().map(|note| note.start).min().unwrap_or(0)
                 ..notes.iter().map(|note| note.end).max().unwrap_or(0),
-            probes: image
-                .section(PROBES.as_bytes())
-                .and_then(Section::content)
-                .and_then(|at| image.bytes.get(at))
-                .unwrap_or_default()
-                .to_vec(),
+            probes: Probes::from_image(&image),
             memory,
             symbols,
             exports,
@@ -203,24 +195,6 @@ impl Blob {
     pub(crate) fn room(&self) -> Result<usize, BlobError> {
         let size = u32_at(&self.memory, self.symbol("transplant_entries")? as usize + 4);
         size.map(|size| size as usize / entries::ENTRY).ok_or_else(|| layout("its note on entry points lies outside"))
-    }
-
-    /// The notes on its probes, in a program that has the donor at `base`.
-    pub(crate) fn probes(&self, base: u64) -> Vec<u8> {
-        let mut notes = self.probes.clone();
-        let mut at = 0;
-        while let (Some(name), Some(description)) = (u32_at(&notes, at), u32_at(&notes, at + 4)) {
-            let start = at + NOTE_HEAD + (name as usize).next_multiple_of(4);
-            // The probe's address, that of prelink's mark, which is 0, and the semaphore's.
-            for field in [start, start + 16] {
-                let address = u64_at(&notes, field).unwrap_or(0).wrapping_add(base);
-                if let Some(field) = notes.get_mut(field..field + 8) {
-                    field.copy_from_slice(&address.to_le_bytes());
-                }
-            }
-            at = start + (description as usize).next_multiple_of(4);
-        }
-        notes
     }
 
     pub(crate) fn symbol(&self, name: &str) -> Result<u64, BlobError> {

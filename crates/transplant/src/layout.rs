@@ -203,7 +203,7 @@ fn append_sections(
     let tbss = table.add(".allograft.tbss", section(SHT_NOBITS, flags, image_end, tbss_end, 1));
     table.add(".allograft.relocations", section(SHT_PROGBITS, SHF_WRITE, place.table_at, place.headers_at, 16));
     table.add_program_headers(appended, segments);
-    table.add_probes(file, &blob.probes(place.base));
+    table.add_probes(file, &blob.probes.placed(place.base));
     table.move_thread_storage(file, image, storage, (tdata, tbss));
     table.write(file);
 }

@@ -18,6 +18,7 @@
 //! | `layout` | where everything goes: segments, thread-local storage, headers |
 //! | `loader` | musl's libc.so, which is also the dynamic loader: what is found in it, and where everything goes |
 //! | `thread_storage` | the program's thread-local storage and the donor's in one |
+//! | `probes` | the notes on a donor's probes |
 //! | `section_table` | the section headers of a grafted file |
 //! | `merge` | dynamic programs: a donor's shared object becomes part of the program, or is loaded by it |
 //! | `plan` | all of it together |
@@ -41,6 +42,7 @@ mod loader;
 mod location;
 mod merge;
 mod plan;
+mod probes;
 mod refusal;
 mod relocations;
 mod section_table;

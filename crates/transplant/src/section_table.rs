@@ -6,12 +6,10 @@ use crate::image::{
     Image, PROGRAM_HEADER, SHF_ALLOC, SHF_TLS, SHT_NOBITS, SHT_NOTE, SHT_SHLIB, SHT_SYMTAB, STT_FUNC, STT_TLS, SYMBOL,
     Section, u64_at,
 };
+use crate::probes;
 use crate::thread_storage::ThreadStorage;
 
 const STB_GLOBAL: u8 = 1;
-
-/// The section of the notes on probes (sourceware.org/systemtap/wiki/UserSpaceProbeImplementation).
-pub(crate) const PROBES: &str = ".note.stapsdt";
 
 /// The section of the program headers.
 const HEADERS: &str = ".allograft.headers";
@@ -62,14 +60,26 @@ impl SectionTable {
         self.add(HEADERS, appended.section(SHT_SHLIB, 0, &range, 8));
     }
 
-    /// Appends the notes on the donor's probes, which are not loaded: profilers find them by their section's name.
+    /// Appends the notes on the donor's probes, if it has any. Those of a program that has probes itself come first in
+    /// the same section: readers take one section of that name.
     pub(crate) fn add_probes(&mut self, file: &mut Vec<u8>, notes: &[u8]) {
         if notes.is_empty() {
             return;
         }
-        let name = self.name(PROBES.as_bytes());
-        self.sections.push(Section { name, kind: SHT_NOTE, align: 4, ..Section::default() });
-        self.rewrite(file, self.sections.len() - 1, notes);
+        let name = [probes::SECTION.as_bytes(), b"\0"].concat();
+        let has_probes = |section: &Section| {
+            let at = self.text.get(section.name as usize..);
+            let is_note = section.kind == SHT_NOTE && section.flags & SHF_ALLOC == 0 && section.size.is_multiple_of(4);
+            is_note && at.is_some_and(|text| text.starts_with(&name))
+        };
+        let own = self.sections[..self.stock].iter().position(has_probes);
+        let before = own.and_then(|own| file.get(self.sections[own].content()?)).unwrap_or_default().to_vec();
+        let index = own.unwrap_or_else(|| {
+            let name = self.name(probes::SECTION.as_bytes());
+            self.sections.push(Section { name, kind: SHT_NOTE, align: 4, ..Section::default() });
+            self.sections.len() - 1
+        });
+        self.rewrite(file, index, &[before.as_slice(), notes].concat());
     }
 
     /// Adds a name. Returns its place among the names.

@@ -7,7 +7,7 @@ use std::ops::Range;
 use super::check::{Check, parse};
 use super::image::first_difference;
 use super::loader;
-use super::section_headers::PROBES;
+use super::probes;
 use crate::elf::{Elf, PF_X, PT_TLS, SHF_ALLOC, SHT_RELA, Segment};
 use crate::entry_points::{EntryPoints, loads};
 use crate::error::InspectError;
@@ -200,32 +200,10 @@ fn compare(
     if table != headers.data {
         complaints.push("the program headers in memory are not those of the file".to_owned());
     }
-    complaints.extend(probes(elf, &linked, base));
+    complaints.extend(probes::compare(elf, linked.elf, base));
     let check = if loader::is_loader(elf) { loader::loader_parameters } else { parameters };
     complaints.extend(check(elf, &linked, base, &found, (&data_bytes, headers.address), stock)?);
     Ok(complaints)
-}
-
-/// Compares the notes on the donor's probes: the same, but for two addresses in each. Nothing loads them, and
-/// `llvm-strip -s` takes them away.
-fn probes(elf: &Elf<'_>, linked: &Linked<'_, '_>, base: u64) -> Option<String> {
-    let last = |elf: &Elf<'_>| {
-        let notes = elf.sections.iter().rfind(|section| section.name == PROBES);
-        notes.and_then(|section| section.data).unwrap_or_default().to_vec()
-    };
-    let (found, mut wanted) = (last(elf), last(linked.elf));
-    let mut at = 0;
-    while at < wanted.len() {
-        let words = linked.elf.bytes.over(&wanted);
-        let (name, description) = (words.u32(at)? as usize, words.u32(at + 4)? as usize);
-        let start = at + 12 + name.next_multiple_of(4);
-        let fields = [start, start + 16].map(|field| Some((field, words.u64(field)?.wrapping_add(base))));
-        for (field, address) in fields.into_iter().flatten() {
-            wanted[field..field + 8].copy_from_slice(&address.to_le_bytes());
-        }
-        at = start + description.next_multiple_of(4);
-    }
-    (!found.is_empty() && found != wanted).then(|| "the notes on the donor's probes are not the donor's".to_owned())
 }
 
 /// Copies the graft's distances into `wanted`, if all of them have changed by the same amount.

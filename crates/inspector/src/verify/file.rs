@@ -19,9 +19,9 @@ const PF_W: u32 = 2;
 const PF_R: u32 = 4;
 const SHF_TLS: u64 = 0x400;
 const STT_TLS: u8 = 6;
-/// The additions of a graft: the donor's three segments and the note, and seven sections.
+/// The additions of a graft: the donor's three segments and the note, and the sections beside that of its probes.
 const NEW_LOADS: usize = 3;
-const NEW_SECTIONS: usize = 8;
+const NEW_SECTIONS: usize = 7;
 /// Checks that the file `elf`, as a graft writes it, is the file `stock` followed by a donor. The check fails for a
 /// file that was stripped later.
 pub(super) fn check(elf: &Elf<'_>, stock: &Elf<'_>) -> Check {

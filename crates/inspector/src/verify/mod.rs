@@ -15,6 +15,7 @@ mod loader;
 mod merged;
 pub(crate) mod names;
 pub(crate) mod needed;
+mod probes;
 mod section_headers;
 mod stock;
 mod strings;

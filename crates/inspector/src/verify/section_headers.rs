@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use super::image::PROGRAM_HEADER;
+use super::probes;
 use super::tables::{ALIAS, Tables};
 use crate::bytes::{c_string, printable};
 use crate::elf::{Elf, PF_X, SHF_ALLOC, SHT_NOBITS, SHT_SYMTAB, Section};
@@ -29,9 +30,6 @@ const SECTION_HEADER: usize = 64;
 const HEADERS: &[u8] = b".allograft.headers";
 /// Before the name of a section that a graft has written anew elsewhere.
 const STOCK: &[u8] = b".stock";
-
-/// The section of the notes on the donor's probes, which is not loaded.
-pub(super) const PROBES: &[u8] = b".note.stapsdt";
 
 /// A section that a graft adds: its name, its type, its flags beside SHF_ALLOC, and the size of an entry.
 type New = (&'static [u8], u32, u64, u64);
@@ -78,7 +76,7 @@ pub(super) struct Added {
     pub(super) start: u64,
     /// They end at this offset.
     pub(super) end: usize,
-    /// `None` if that depends.
+    /// Without the one of the donor's probes, which the program may have already. `None` if that depends.
     pub(super) sections: Option<usize>,
 }
 
@@ -118,7 +116,9 @@ pub(super) fn check(elf: &Elf<'_>, stock: &Elf<'_>, added: &Added, expected: Cha
     else {
         return Err("the file does not end with its section headers".to_owned());
     };
-    let count = added.sections.map_or(found.len(), |more| wanted.len() + more);
+    let with_probes = |headers: &[Header<'_>]| headers.iter().filter(|header| header.name == probes::SECTION).count();
+    let more_probes = with_probes(&found).saturating_sub(with_probes(&wanted)).min(1);
+    let count = added.sections.map_or(found.len(), |more| wanted.len() + more + more_probes);
     if found.len() != count || count < wanted.len() {
         return Err(format!("there are {} sections, expected {count}", found.len()));
     }
@@ -182,10 +182,11 @@ fn same_name(found: &[Header<'_>], link: u32, wanted: &[Header<'_>], before: u32
     found == wanted
 }
 
-/// Whether this is a table that is not loaded and was written anew, with more entries.
+/// Whether this is a table that is not loaded and was written anew, with more entries, or the program's own notes on
+/// probes, which the donor's follow.
 fn is_grown(now: &Header<'_>, before: &Header<'_>) -> bool {
-    let is_table = before.flags & SHF_ALLOC == 0 && [SHT_SYMTAB, SHT_STRTAB].contains(&before.kind);
-    is_table && now.offset > before.offset && now.size > before.size
+    let is_table = [SHT_SYMTAB, SHT_STRTAB].contains(&before.kind) || before.name == probes::SECTION;
+    before.flags & SHF_ALLOC == 0 && is_table && now.offset > before.offset && now.size > before.size
 }
 
 /// Whether a table that is not loaded is where it was, or at the end of the file and begins as it did. A table at its
@@ -236,7 +237,7 @@ fn are_dynamic(elf: &Elf<'_>, entries: &[u8], names: Option<&Section<'_>>) -> bo
 
 /// Whether the header of a new section is correct.
 fn is_true(elf: &Elf<'_>, section: &Header<'_>, found: &[Header<'_>], start: u64) -> bool {
-    if section.name == PROBES {
+    if section.name == probes::SECTION {
         // Its content is compared with the donor's.
         let plain = [section.flags, section.address, section.entry, u64::from(section.link), u64::from(section.info)];
         return section.kind == SHT_NOTE && plain == [0; 5] && section.align == 4;

@@ -205,6 +205,6 @@ fn append_sections(
         table.add(name, appended.section(kind, flags, &(places.base + from..places.base + to), align));
     }
     table.add_program_headers(appended, segments);
-    table.add_probes(file, &blob.probes(places.base));
+    table.add_probes(file, &blob.probes.placed(places.base));
     table.write(file);
 }

@@ -7,6 +7,7 @@ use super::dynamic::{
 use super::kinds::Kinds;
 use crate::blob::{BlobError, MOST_BLOB};
 use crate::image::{Image, PF_W, PF_X, PT_GNU_RELRO, PT_NOTE, PT_TLS, Segment};
+use crate::probes::Probes;
 use crate::section_table::Function;
 use format::sealed;
 
@@ -20,6 +21,7 @@ pub(super) struct Donor<'a> {
     pub(super) loads: Vec<Segment>,
     pub(super) tls: Segment,
     pub(super) notes: std::ops::Range<u64>,
+    pub(super) probes: Probes,
     /// The range that is read-only after relocation, in whole pages.
     pub(super) relro: std::ops::Range<u64>,
     /// The place of the words that name what it makes read-only.
@@ -89,6 +91,7 @@ impl<'a> Donor<'a> {
             loads,
             tls,
             notes,
+            probes: Probes::from_image(image),
             relative: Vec::new(),
             thread_distances: Vec::new(),
             imported: Vec::new(),

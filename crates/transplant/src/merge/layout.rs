@@ -193,7 +193,8 @@ pub(super) fn assemble(
         all.extend(placed.lists.iter().map(|range| part(sections::Kind::Lists, range)));
         all.push(part(sections::Kind::Dynamic, &dynamic));
         let functions: Vec<section_table::Function<'_>> = donor.exported(base).collect();
-        sections::append(&mut file, image, &all, Some(&storage), &parts, &functions);
+        let extra = sections::ForTools { functions: &functions, probes: &donor.probes.placed(base) };
+        sections::append(&mut file, image, &all, Some(&storage), &parts, extra);
     }
     Ok((file, names.defined))
 }

@@ -162,7 +162,7 @@ fn assemble(
             Part { kind: Kind::Dynamic, range: dynamic },
         ];
         all.retain(|part| !part.range.is_empty());
-        sections::append(&mut file, image, &all, None, &parts, &[]);
+        sections::append(&mut file, image, &all, None, &parts, sections::ForTools::default());
     }
     file
 }

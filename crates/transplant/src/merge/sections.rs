@@ -49,6 +49,14 @@ pub(super) enum Kind {
     Dynamic,
 }
 
+/// A donor's entries for debuggers and profilers: functions, for a symbol table if there is one, and the notes on its
+/// probes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct ForTools<'a> {
+    pub(super) functions: &'a [Function<'a>],
+    pub(super) probes: &'a [u8],
+}
+
 /// A new part of the file, by its addresses.
 #[derive(Debug)]
 pub(super) struct Part {
@@ -97,14 +105,14 @@ pub(super) fn of_symbols(image: &Image<'_>) -> u16 {
 }
 
 /// Appends the program's section headers and those of the new parts, which `places` puts into the file. `storage` is
-/// that of both, if the program's moves. A symbol table gets the donor's `functions`.
+/// that of both, if the program's moves.
 pub(super) fn append(
     file: &mut Vec<u8>,
     image: &Image<'_>,
     parts: &[Part],
     storage: Option<&ThreadStorage>,
     places: &Parts,
-    functions: &[Function<'_>],
+    extra: ForTools<'_>,
 ) {
     let mut table = SectionTable::from_image(image);
     // The program's names of dynamic symbols, and relocations: linked from the symbols, and to them.
@@ -157,7 +165,8 @@ pub(super) fn append(
     let headers = usize::from(u16::from_le_bytes([file[56], file[57]]));
     table.add_program_headers(&places.appended, headers);
     if let Some(code) = number(|kind| kind == Kind::Code) {
-        table.add_functions(file, functions, code);
+        table.add_functions(file, extra.functions, code);
     }
+    table.add_probes(file, extra.probes);
     table.write(file);
 }

@@ -7,6 +7,7 @@ use crate::entry_points::loads;
 use crate::note::Subject;
 use crate::verify::check::Check;
 use crate::verify::image::differences;
+use crate::verify::probes;
 use crate::verify::tables::Tables;
 
 /// Magic and format of the words that name what is made read-only (crates/donors/glue/shared.h), and their size.
@@ -130,6 +131,7 @@ fn compare(
         return Err(format!("the byte at {address:#x} is {:#04x}, expected {:#04x}", found[at], wanted[at]));
     }
     thread_image(storage, own, &wanted, merged, stock, machine)?;
+    probes::compare(graft.elf, linked.elf, base).map_or(Ok(()), Err)?;
     Ok(size)
 }
 
