@@ -6,7 +6,7 @@
  * 1 / p blocks of n bytes: what a report says is right on average, whatever the sizes.
  *
  * A sampled block is known again at free and realloc by its address: it starts a page, or lies where the donor's large
- * blocks do in theirs. Only such addresses are looked up. Everything else about a donor stays as it is.
+ * blocks do in theirs. Only such addresses on pages that are marked are looked up. Everything else about a donor stays as it is.
  *
  * One thread at a time changes what is kept, behind the fork gate. Memory for it comes from the kernel. */
 #ifndef GRAFT_HEAP_H
@@ -31,6 +31,7 @@ enum {
 	graft_heap_page = 4096,
 	graft_heap_large = 64 << 10, /* from here on all of a donor's blocks lie alike in their pages */
 	graft_heap_depth = 128,      /* callers of a block */
+	graft_heap_marked = 4096,    /* hashes of pages */
 	graft_heap_lifetimes = 7,    /* below 1, 10, 100 ms, 1, 10 s; more; live */
 	graft_heap_live = graft_heap_lifetimes - 1,
 };
@@ -79,6 +80,9 @@ static _Atomic bool graft_heap_due;
 static uint64_t graft_heap_period, graft_heap_next;
 /* Where the donor's large blocks lie in a page; 0 until one was seen. */
 static _Atomic uint32_t graft_heap_residue;
+/* How many sampled blocks live on pages of each hash, up to 255, where a count stays. One load here tells for most of the
+ * blocks at such a place that they are not sampled. */
+static _Atomic uint8_t graft_heap_marks[graft_heap_marked];
 
 static __thread int64_t graft_heap_left;
 static __thread bool graft_heap_has_drawn;
@@ -125,6 +129,20 @@ static void graft_heap_unlock(void)
 static size_t graft_heap_slot(const struct graft_heap_blocks *blocks, uintptr_t address)
 {
 	return (size_t)(address * UINT64_C(0x9e3779b97f4a7c15) >> 20) & (blocks->room - 1);
+}
+
+static inline _Atomic uint8_t *graft_heap_mark_of(uintptr_t address)
+{
+	return &graft_heap_marks[(uint32_t)(address / graft_heap_page) * 0x9e3779b9u >> 20];
+}
+
+/* The caller has the lock. */
+static void graft_heap_mark(uintptr_t address, int change)
+{
+	_Atomic uint8_t *mark = graft_heap_mark_of(address);
+	uint8_t count = atomic_load_explicit(mark, memory_order_relaxed);
+	if (count < UINT8_MAX)
+		atomic_store_explicit(mark, (uint8_t)(count + change), memory_order_relaxed);
 }
 
 static struct graft_heap_block *graft_heap_find(struct graft_heap_blocks *blocks, uintptr_t address)
@@ -381,11 +399,17 @@ static bool graft_heap_draw(size_t n)
 	return graft_heap_draw(n);
 }
 
-/* Whether the block may be a sampled one. */
-static inline bool graft_heap_may_know(const void *block)
+static inline bool graft_heap_is_at_a_place(const void *block)
 {
 	uintptr_t place = (uintptr_t)block % graft_heap_page;
 	return __builtin_expect(!place || place == atomic_load_explicit(&graft_heap_residue, memory_order_relaxed), 0);
+}
+
+/* Whether the block may be a sampled one. */
+static inline bool graft_heap_may_know(const void *block)
+{
+	return graft_heap_is_at_a_place(block) &&
+	       atomic_load_explicit(graft_heap_mark_of((uintptr_t)block), memory_order_relaxed);
 }
 
 /* Whether a block of the donor's would be known again. The first large one says where they lie. */
@@ -394,7 +418,7 @@ static bool graft_heap_can_know(const void *block, size_t n)
 	uint32_t place = (uintptr_t)block % graft_heap_page, none = 0;
 	if (place && n >= graft_heap_large)
 		atomic_compare_exchange_strong(&graft_heap_residue, &none, place);
-	return graft_heap_may_know(block);
+	return graft_heap_is_at_a_place(block);
 }
 
 /* Forgets a block before it is freed or moved. Returns whether it was sampled; `kept` is for graft_heap_put_back. */
@@ -416,6 +440,7 @@ static __attribute__((noinline, cold)) bool graft_heap_forget(const void *block,
 		graft_heap_add(found, graft_heap_live, -1);
 		graft_heap_add(found, graft_heap_lifetime(now > found->born ? now - found->born : 0), 1);
 		graft_heap_remove(blocks, found);
+		graft_heap_mark((uintptr_t)block, -1);
 	}
 	graft_heap_unlock();
 	if (found)
@@ -430,6 +455,7 @@ static void graft_heap_put_back(const struct graft_heap_block *kept)
 	uint64_t now = graft_heap_time();
 	if (graft_heap_grow()) {
 		graft_heap_insert(atomic_load(&graft_heap_blocks), kept);
+		graft_heap_mark(atomic_load_explicit(&kept->address, memory_order_relaxed), 1);
 		graft_heap_add(kept, graft_heap_lifetime(now > kept->born ? now - kept->born : 0), -1);
 		graft_heap_add(kept, graft_heap_live, 1);
 	}
@@ -451,6 +477,7 @@ static void graft_heap_remember(void *block, size_t n, struct graft_frame frame)
 		struct graft_heap_block fresh = {.site = site, .size = n, .probability = probability, .born = now};
 		atomic_store_explicit(&fresh.address, (uintptr_t)block, memory_order_relaxed);
 		graft_heap_insert(atomic_load(&graft_heap_blocks), &fresh);
+		graft_heap_mark((uintptr_t)block, 1);
 		graft_heap_add(&fresh, graft_heap_live, 1);
 	} else {
 		graft_heap->lost++;
