@@ -58,6 +58,13 @@ pub(crate) fn reached(elf: &Elf<'_>, start: &Symbol<'_>) -> Option<(&'static str
     found
 }
 
+/// Whether the code of `start` calls the function of that name directly.
+pub(crate) fn calls(elf: &Elf<'_>, start: &Symbol<'_>, name: &str) -> bool {
+    let named = |symbol: &&Symbol<'_>| symbol.is_defined() && symbol.size > 0 && symbol.name == name.as_bytes();
+    let wanted: Vec<u64> = elf.symbols.iter().filter(named).map(|symbol| symbol.value).collect();
+    Code::new(elf).is_some_and(|code| code.callees(start.value, start.size).iter().any(|at| wanted.contains(at)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

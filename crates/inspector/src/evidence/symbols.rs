@@ -153,13 +153,13 @@ impl<'a> Marks<'a> {
     /// Returns the allocator that serves `malloc`, by the symbols.
     pub(crate) fn verdict(&self) -> Verdict {
         let is = |name, detail: &str| Verdict::Is(name, detail.to_owned());
-        if self.same("malloc", "__libc_malloc") && self.has("_int_malloc") && self.has("main_arena") {
-            return is(name::GLIBC, "`malloc` is `__libc_malloc`, beside `_int_malloc` and `main_arena`");
-        }
         for (own, allocator) in own_names() {
             if self.same("malloc", own) {
                 return is(allocator, &format!("`malloc` and `{own}` are the same function"));
             }
+        }
+        if self.same("malloc", "__libc_malloc") && self.has("_int_malloc") && self.has("main_arena") {
+            return is(name::GLIBC, "`malloc` is `__libc_malloc`, beside `_int_malloc` and `main_arena`");
         }
         let jemalloc_inside = self.has("je_arena_malloc_hard") || self.has("_rjem_je_arena_malloc_hard");
         if self.has("malloc") && self.has("mallocx") && self.has("sdallocx") && jemalloc_inside {
@@ -288,6 +288,17 @@ mod tests {
         assert!(matches!(Marks::new(&own).verdict(), Verdict::Unnamed(_)));
         let crate_only = [&stock[..], &[symbol("mi_malloc", 9, STB_GLOBAL)]].concat();
         assert!(matches!(Marks::new(&crate_only).verdict(), Verdict::Is("mallocng", _)));
+    }
+
+    /// mimalloc replaces glibc's names, too; functions may have any name.
+    #[test]
+    fn an_allocators_own_name_counts_before_the_names_of_glibc() {
+        let names = ["malloc", "__libc_malloc"].map(|name| symbol(name, 3, STB_GLOBAL));
+        let insides = ["_int_malloc", "main_arena"].map(|name| symbol(name, 9, STB_LOCAL));
+        let glibc = [&names[..], &insides].concat();
+        assert!(matches!(Marks::new(&glibc).verdict(), Verdict::Is("glibc", _)));
+        let mimalloc = [&glibc[..], &[symbol("mi_malloc", 3, STB_GLOBAL)]].concat();
+        assert!(matches!(Marks::new(&mimalloc).verdict(), Verdict::Is("mimalloc", _)));
     }
 
     #[test]

@@ -5,14 +5,16 @@ use memchr::memmem;
 
 use crate::code::messages;
 use crate::elf::Elf;
+use crate::evidence::families;
 use crate::note;
 use crate::report::{Kind, name};
 use crate::subject::image::Image;
 
 /// The functions of an allocator that leaves no marks: rpmalloc 1 has some 40.
 const MANY: usize = 12;
-/// The parts of zig's standard library that a program of zig has, whatever it does.
-const PARTS_OF_ZIG: [&[u8]; 5] = [b"start.", b"os.linux.", b"posix.", b"heap.", b"mem."];
+/// The parts of zig's libraries of which a program of zig has some, whatever it does. In one that is written in C,
+/// little more is left of them than the allocator and the functions of compilers.
+const PARTS_OF_ZIG: [&[u8]; 7] = [b"start.", b"os.linux.", b"posix.", b"heap.", b"mem.", b"c.", b"compiler_rt."];
 
 impl Image<'_, '_> {
     /// Whether more of an allocator is in the file than the names around `malloc`: its marks, or where it leaves none,
@@ -24,6 +26,12 @@ impl Image<'_, '_> {
         }
         match allocator {
             name::GO => self.has_go_tables(),
+            name::GLIBC => {
+                let malloc = self.marks.symbol("malloc");
+                self.constants.has(name::GLIBC)
+                    && (self.uses_messages_of_glibc()
+                        || malloc.is_some_and(|malloc| families::calls(self.elf, malloc, "_int_malloc")))
+            }
             name::ZIG => PARTS_OF_ZIG.iter().filter(|part| self.has_function_that_begins(part)).count() > 2,
             _ => {
                 let rows = || known::ROWS.iter().filter(|row| row.name == allocator);
