@@ -170,7 +170,7 @@ impl<'a> Code<'a> {
         if candidates.len() > MOST_JUMPS {
             return None;
         }
-        candidates.retain(|free| is_named(free.public) || self.is_called(free.public));
+        candidates.retain(|free| self.is_called(free.public) || is_named(free.public));
         // One program has one libc. With two candidates it is unknown which one is right.
         match candidates.as_slice() {
             [one] => Some(*one),

@@ -84,7 +84,31 @@ pub(super) fn jumps(parts: &[(u64, &[u8])], mut wanted: impl FnMut(u64) -> bool,
 }
 
 pub(super) fn is_called(parts: &[(u64, &[u8])], address: u64) -> bool {
-    parts.iter().any(|(start, data)| memchr_iter(0xe8, data).any(|at| target(*start, data, at + 1) == Some(address)))
+    // Of the bytes that are looked at together, few have any field with the right distance.
+    const BLOCK: usize = 1024;
+    parts.iter().any(|(start, data)| {
+        (1..data.len()).step_by(BLOCK).any(|from| {
+            let bytes = &data[from..data.len().min(from + BLOCK + 3)];
+            let wanted = address.wrapping_sub(*start).wrapping_sub(from as u64 + 4) as u32;
+            has_distance(bytes, wanted)
+                && (from..data.len().min(from + BLOCK))
+                    .any(|at| data[at - 1] == 0xe8 && target(*start, data, at) == Some(address))
+        })
+    })
+}
+
+/// Whether four of these bytes are the distance `wanted` less their place. Compilers make this loop one over many
+/// places at a time.
+fn has_distance(bytes: &[u8], wanted: u32) -> bool {
+    let mut found = false;
+    for phase in 0..4 {
+        let fields = bytes.get(phase..).unwrap_or_default().chunks_exact(4);
+        for (number, field) in (0_u32..).zip(fields) {
+            let value = u32::from_le_bytes([field[0], field[1], field[2], field[3]]);
+            found |= value.wrapping_add(phase as u32 + 4 * number) == wanted;
+        }
+    }
+    found
 }
 
 pub(super) fn callees(start: u64, data: &[u8]) -> Vec<u64> {
@@ -120,6 +144,12 @@ mod tests {
         let branch = step(64, 0x19, &code[9..]).unwrap();
         assert_eq!((branch.falls_through, branch.target), (true, Some(0x19)));
         assert!(is_called(&[(0x10, code)], 0x20) && !is_called(&[(0x10, code)], 0x21));
+        for at in [0, 1, 1018, 1019, 1020, 1021, 1022, 1023, 1024, 2047, 3000] {
+            let mut code = vec![0xe8; at];
+            code.extend(b"\xe8\xf0\xff\xff\xff");
+            let called = 0x10_0000 + at as u64 + 5 - 16;
+            assert!(is_called(&[(0x10_0000, &code)], called) && !is_called(&[(0x10_0000, &code)], called + 1), "{at}");
+        }
         let call = step(64, 0x1b, &code[11..]).unwrap();
         assert_eq!((call.falls_through, call.target), (true, None));
         assert!(!step(64, 0x20, &code[16..]).unwrap().falls_through);

@@ -73,10 +73,18 @@ fn system_calls(code: &Code<'_>, loads: &[&[u8]]) -> Vec<u64> {
 fn system_calls_behind(code: &Code<'_>, loads: &[&[u8]]) -> Vec<u64> {
     const FAR: usize = 512;
     let mut found = BTreeSet::new();
-    for at in loads.iter().flat_map(|load| code.places(load)) {
-        let bytes = code.image.bytes_from(at);
-        let bytes = &bytes[..bytes.len().min(FAR)];
-        found.extend(memchr::memmem::find_iter(bytes, SYSTEM_CALL).map(|distance| at + distance as u64));
+    // A program has few system calls, and many of the loads.
+    for (address, bytes) in code.image.executable() {
+        for at in memchr::memmem::find_iter(bytes, SYSTEM_CALL) {
+            let from = (at + SYSTEM_CALL.len()).saturating_sub(FAR);
+            let is_before = |load: &&[u8]| {
+                let near = &bytes[from..bytes.len().min(at + load.len())];
+                memchr::memmem::find(near, load).is_some()
+            };
+            if loads.iter().any(is_before) {
+                found.insert(address + at as u64);
+            }
+        }
     }
     found.into_iter().collect()
 }
