@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use tools::command;
 use tools::workspace;
-use xtask::linking::{Compiler, Musl};
+use xtask::linking::{self, Compiler, Musl};
 
 /// An allocator of a build, from `allograft donors --json`.
 pub(crate) struct Listed {
@@ -90,5 +90,19 @@ impl Workshop {
             programs.push(program);
         }
         Ok(programs)
+    }
+
+    /// Links a source with this machine's glibc, as a static program. Returns its path.
+    ///
+    /// # Errors
+    /// It does not compile, or there is no `libc.a` of glibc.
+    pub(crate) fn link_glibc(&self, source: &Path) -> Result<PathBuf> {
+        let home = self.folder.join("glibc");
+        fs::create_dir_all(&home)?;
+        let program = home.join(source.file_stem().context("a source has a name")?);
+        let object = program.with_extension("o");
+        linking::compile_for_glibc(&self.compiler, &[], source, &object)?;
+        linking::link_for_static_glibc(&self.compiler, &object, &program)?;
+        Ok(program)
     }
 }

@@ -19,6 +19,7 @@
 //! | `released` | released programs and their grafts |
 //! | `rest` | the cost of a program that does nothing, and the memory of an idle one |
 //! | `rust_programs` | Rust programs built by `cargo allograft` |
+//! | `scaling` | transfers of lines, waits and calls of each malloc and free, with up to 128 threads on a model |
 //! | `stated` | figures in sentences of README.md and the FAQ |
 //! | `steps` | a program's instructions, counted one by one |
 //! | `strings` | our string functions, compared with musl's and glibc's |
@@ -41,6 +42,7 @@ mod real;
 mod released;
 mod rest;
 mod rust_programs;
+mod scaling;
 mod stated;
 mod steps;
 mod strings;
@@ -86,6 +88,8 @@ enum Experiment {
     Lto(PassedArgs),
     /// The memory of that link: resident, committed and mapped, at peak and at exit, also with large pages
     LtoMemory(lto::memory::MemoryArgs),
+    /// Lines, waits and calls of each malloc and free with 1 to 128 threads, on a model of as many cores
+    Scaling(scaling::ScalingArgs),
     /// Released programs and their grafts
     Released(released::ReleasedArgs),
     /// Real dynamic programs of Debian: unchanged, with a donor preloaded, and with it merged
@@ -120,6 +124,7 @@ fn main() -> ExitCode {
             .and_then(|()| dynamic::TABLE.write())
             .and_then(|()| loaders::TABLE.write())
             .and_then(|()| profile::TABLE.write())
+            .and_then(|()| scaling::TABLE.write())
             .and_then(|()| chart::write())
             .and_then(|()| stated::write()),
         Some(Experiment::Real(args)) => real::bench(&args),
@@ -127,6 +132,7 @@ fn main() -> ExitCode {
         Some(Experiment::Rust(args)) => rust_programs::bench(&args),
         Some(Experiment::Lto(handed)) => lto::bench(&handed.arguments),
         Some(Experiment::LtoMemory(args)) => lto::memory::bench(&args),
+        Some(Experiment::Scaling(args)) => scaling::bench(&args),
         Some(Experiment::Released(args)) => released::bench(&args),
         Some(Experiment::Dynamic(args)) => dynamic::bench(&args),
         Some(Experiment::Loaders(args)) => loaders::bench(&args),

@@ -205,6 +205,16 @@ pub fn link_for_glibc(compiler: &Compiler, files: &[PathBuf], out: &Path) -> Res
     command::output(&mut link).map(drop)
 }
 
+/// Links an object with this machine's glibc, as a static program.
+///
+/// # Errors
+/// When it does not link, as without glibc's `libc.a`.
+pub fn link_for_static_glibc(compiler: &Compiler, object: &Path, out: &Path) -> Result<()> {
+    let mut link = compiler.command(&glibc_target());
+    link.args(["-static", "-no-pie", "-pthread"]).arg(object).arg("-o").arg(out);
+    command::output(&mut link).map(drop)
+}
+
 fn glibc_target() -> String {
     format!("{}-linux-gnu", std::env::consts::ARCH)
 }
