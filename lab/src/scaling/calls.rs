@@ -4,18 +4,17 @@
 use anyhow::{Context, Result, bail, ensure};
 use nix::libc;
 
-use super::caches::{CORES, TRANSFER};
-use super::counts::Counts;
-use super::machine::{Machine, State};
+use super::caches::CORES;
 use super::pages::Pages;
 use super::processor::{RAX, RCX, RDI, RDX, RSI};
+use super::program::{Program, State};
 use super::tracee::{self, Stop};
 
 /// The number of the call that marks the measured part. No kernel has a call of this number.
 pub(crate) const MARKER: u64 = 0x0061_6c6c;
 /// Its first argument: from here on, the program is stepped. The second: the number of threads with a measured part.
 const STEP: u64 = 1;
-/// The measured part of the calling thread begins.
+/// The measured part of the calling thread begins, together with those of all others.
 const BEGIN: u64 = 2;
 /// It ends.
 const END: u64 = 3;
@@ -41,50 +40,14 @@ const MAP: u64 = 2500;
 const UNMAP: u64 = 5500;
 /// madvise, mprotect, brk.
 const CHANGE: u64 = 1700;
-/// What each page adds that goes back.
+/// The part of each page that goes back.
 const BACK: u64 = 470;
-/// A page fault of new memory, which the kernel clears.
-const FAULT: u64 = 3600;
 /// Not measured, as this machine has two cores: an interrupt of other cores that forget addresses (TLB shootdown) takes
 /// the sender thousands of cycles, more with more cores, and each receiver a short system call (Amit et al., "Don't
 /// shoot down TLB shootdowns!", EuroSys 2020).
 const INTERRUPT: u64 = 2000;
 const INTERRUPT_EACH: u64 = 50;
 const INTERRUPTED: u64 = 1000;
-/// From clone(2) until the new thread's first instruction.
-pub(crate) const NEW_THREAD: u64 = 20_000;
-
-/// The lock of a program's address space (`mmap_lock`). Newer kernels take page faults of different mappings past it,
-/// but still change shared counters for each.
-#[derive(Debug, Default)]
-pub(crate) struct AddressSpace {
-    /// The time until which one thread has it alone.
-    alone: u64,
-    /// The time until which some thread shares it, and until which the counter of these is on its way.
-    shared: u64,
-    counter: u64,
-}
-
-impl AddressSpace {
-    /// Takes the lock alone for some cycles. Returns the time of its release.
-    fn change(&mut self, now: u64, cycles: u64) -> u64 {
-        self.alone = now.max(self.alone).max(self.shared) + cycles;
-        self.alone
-    }
-
-    /// Shares the lock for some cycles. Returns the time of its release.
-    fn share(&mut self, now: u64, cycles: u64) -> u64 {
-        let begin = now.max(self.alone).max(self.counter);
-        self.counter = begin + TRANSFER;
-        self.shared = self.shared.max(begin + cycles);
-        begin + cycles
-    }
-
-    /// Handles a page fault. Returns the time of its end.
-    pub(crate) fn fault(&mut self, now: u64) -> u64 {
-        self.share(now, FAULT)
-    }
-}
 
 /// Makes the start of each run the same: constant random bytes, and no functions of the kernel that read a clock.
 /// `stack` is the stack pointer at the program's first instruction.
@@ -123,9 +86,9 @@ fn error(code: i32) -> u64 {
 }
 
 /// Ends a thread's wait, whose time is over.
-pub(super) fn time_out(machine: &mut Machine, at: usize) {
-    let was_futex = machine.futexes.leave(at);
-    let thread = &mut machine.threads[at];
+pub(super) fn time_out(program: &mut Program, at: usize) {
+    let was_futex = program.futexes.leave(at);
+    let thread = &mut program.threads[at];
     thread.state = State::Ready;
     if was_futex {
         thread.registers.general[RAX] = error(libc::ETIMEDOUT);
@@ -137,67 +100,67 @@ pub(super) fn time_out(machine: &mut Machine, at: usize) {
 ///
 /// # Errors
 /// The call is unknown, or fails in a way that the model does not know.
-pub(super) fn make(machine: &mut Machine, at: usize) -> Result<Option<i32>> {
-    let general = machine.threads[at].registers.general;
+pub(super) fn make(program: &mut Program, at: usize) -> Result<Option<i32>> {
+    let general = program.threads[at].registers.general;
     let number = general[RAX];
     let [first, second, third] = [general[RDI], general[RSI], general[RDX]];
     if number == MARKER {
-        let result = mark(machine, at, first, second)?;
-        answer(machine, at, result);
+        let result = mark(program, at, first, second)?;
+        answer(program, at, result);
         return Ok(None);
     }
-    machine.count_inside(at, |inside| &mut inside.calls, 1);
-    machine.threads[at].clock += CALL;
+    program.count_inside(at, |inside| &mut inside.calls, 1);
+    program.threads[at].clock += CALL;
     let result = match number.cast_signed() {
         libc::SYS_futex => {
-            let result = futex(machine, at)?;
-            answer(machine, at, result);
+            let result = futex(program, at)?;
+            answer(program, at, result);
             return Ok(None);
         }
         libc::SYS_sched_yield => {
-            machine.yields(at);
+            program.yields(at);
             0
         }
         libc::SYS_nanosleep | libc::SYS_clock_nanosleep => {
             let (time, is_absolute) =
                 if number.cast_signed() == libc::SYS_nanosleep { (first, false) } else { (third, second & 1 == 1) };
-            let until = deadline(machine, at, time, is_absolute)?;
-            sleep(machine, at, Some(until));
+            let until = deadline(program, at, time, is_absolute)?;
+            sleep(program, at, Some(until));
             0
         }
         libc::SYS_clock_gettime | libc::SYS_gettimeofday => {
-            let nanoseconds = machine.threads[at].clock / CYCLES;
+            let nanoseconds = program.threads[at].clock / CYCLES;
             let (place, unit) =
                 if number.cast_signed() == libc::SYS_clock_gettime { (second, 1) } else { (first, 1000) };
-            machine.pages.poke(place, &(1_000_000 + nanoseconds / 1_000_000_000).to_le_bytes())?;
-            machine.pages.poke(place + 8, &(nanoseconds % 1_000_000_000 / unit).to_le_bytes())?;
+            program.pages.poke(place, &(1_000_000 + nanoseconds / 1_000_000_000).to_le_bytes())?;
+            program.pages.poke(place + 8, &(nanoseconds % 1_000_000_000 / unit).to_le_bytes())?;
             0
         }
         libc::SYS_getrandom => {
             let bytes: Vec<u8> = (0..second).map(|byte| (byte * 167 + 13) as u8).collect();
-            machine.pages.poke(first, &bytes)?;
+            program.pages.poke(first, &bytes)?;
             second
         }
         libc::SYS_gettid => FIRST_ID + at as u64,
         libc::SYS_getpid => FIRST_ID,
         libc::SYS_getcpu => {
-            let core = machine.threads[at].core as u32;
+            let core = program.threads[at].core as u32;
             for (place, value) in [(first, core), (second, 0)] {
                 if place != 0 {
-                    machine.pages.poke(place, &value.to_le_bytes())?;
+                    program.pages.poke(place, &value.to_le_bytes())?;
                 }
             }
             0
         }
         libc::SYS_sched_getaffinity => {
             let length = second.min(PROCESSORS as u64 / 8);
-            machine.pages.poke(third, &vec![0xff; usize::try_from(length)?])?;
+            program.pages.poke(third, &vec![0xff; usize::try_from(length)?])?;
             length
         }
         libc::SYS_rt_sigprocmask => {
             // No signal is ever sent, so none has to be blocked.
             if third != 0 {
-                machine.pages.poke(third, &[0; 8])?;
+                program.pages.poke(third, &[0; 8])?;
             }
             0
         }
@@ -205,26 +168,26 @@ pub(super) fn make(machine: &mut Machine, at: usize) -> Result<Option<i32>> {
         // The kernel would write the processor's number at any time.
         libc::SYS_rseq | libc::SYS_clone3 => error(libc::ENOSYS),
         libc::SYS_set_tid_address => {
-            execute(machine, at, true)?;
-            machine.threads[at].clears = first;
+            execute(program, at, true)?;
+            program.threads[at].clears = first;
             FIRST_ID + at as u64
         }
-        libc::SYS_clone => return clone(machine, at).map(|()| None),
-        libc::SYS_exit => return exit(machine, at).map(|()| None),
-        libc::SYS_exit_group => return exit_group(machine, at).map(Some),
+        libc::SYS_clone => return clone(program, at).map(|()| None),
+        libc::SYS_exit => return exit(program, at).map(|()| None),
+        libc::SYS_exit_group => return exit_group(program, at).map(Some),
         libc::SYS_mmap
         | libc::SYS_munmap
         | libc::SYS_mprotect
         | libc::SYS_madvise
         | libc::SYS_mremap
-        | libc::SYS_brk => change_space(machine, at, number.cast_signed())?,
-        call if IMMEDIATE.contains(&call) => execute(machine, at, true)?,
+        | libc::SYS_brk => change_space(program, at, number.cast_signed())?,
+        call if IMMEDIATE.contains(&call) => execute(program, at, true)?,
         _ => {
-            let place = machine.place(at);
+            let place = program.place(at);
             bail!("unknown system call {number} in `{place}`: it could wait, or answer differently in each run")
         }
     };
-    answer(machine, at, result);
+    answer(program, at, result);
     Ok(None)
 }
 
@@ -267,72 +230,69 @@ const IMMEDIATE: [i64; 34] = [
 ];
 
 /// Sets a call's result, and the registers that a call changes.
-fn answer(machine: &mut Machine, at: usize, result: u64) {
-    let registers = &mut machine.threads[at].registers;
+fn answer(program: &mut Program, at: usize, result: u64) {
+    let registers = &mut program.threads[at].registers;
     registers.general[RAX] = result;
     registers.general[RCX] = registers.rip;
     registers.general[11] = registers.flags;
 }
 
 /// Lets the kernel make the thread's call. Returns the result.
-fn execute(machine: &mut Machine, at: usize, with_memory: bool) -> Result<u64> {
+fn execute(program: &mut Program, at: usize, with_memory: bool) -> Result<u64> {
     if with_memory {
-        machine.pages.give_back_all()?;
+        program.pages.give_back_all()?;
     }
-    let stop = machine.step_call(at)?;
-    ensure!(stop == Stop::Trap, "a system call in `{}` ended with {stop:?}", machine.place(at));
-    let registers = tracee::registers(machine.threads[at].id)?;
-    machine.threads[at].registers = registers;
+    let stop = program.step_call(at)?;
+    ensure!(stop == Stop::Trap, "a system call in `{}` ended with {stop:?}", program.place(at));
+    let registers = tracee::registers(program.threads[at].id)?;
+    program.threads[at].registers = registers;
     Ok(registers.general[RAX])
 }
 
-fn mark(machine: &mut Machine, at: usize, kind: u64, value: u64) -> Result<u64> {
-    let clock = machine.threads[at].clock;
+fn mark(program: &mut Program, at: usize, kind: u64, value: u64) -> Result<u64> {
+    let clock = program.threads[at].clock;
     match kind {
         STEP => {
             ensure!(
-                machine.span.is_none() && value > 0,
+                program.span.is_none() && value > 0,
                 "the program marks a second measured part, or one of no thread"
             );
-            machine.expected = value;
-            machine.is_stepping = true;
+            program.expected = value;
+            program.is_stepping = true;
             // Before this, clocks counted calls only.
-            machine.ready = machine.ready.iter().map(|(time, thread)| ((*time).max(clock), *thread)).collect();
+            program.ready = program.ready.iter().map(|(time, thread)| ((*time).max(clock), *thread)).collect();
         }
-        BEGIN if machine.is_stepping => {
-            machine.threads[at].counts = Some(Counts::default());
-            machine.span = Some(machine.span.map_or((clock, clock), |(begin, end)| (begin.min(clock), end)));
-        }
-        END if machine.threads[at].counts.is_some() => machine.end_part(at),
+        BEGIN if program.is_stepping && program.span.is_none() => program.begin_part(at),
+        END if program.threads[at].counts.is_some() => program.end_part(at),
         _ => bail!("the program's marker {kind} is out of order"),
     }
     Ok(0)
 }
 
 /// Returns the virtual time of a `struct timespec`.
-fn deadline(machine: &mut Machine, at: usize, time: u64, is_absolute: bool) -> Result<u64> {
-    let (seconds, nanoseconds) = (word(&mut machine.pages, time)?, word(&mut machine.pages, time + 8)?);
+fn deadline(program: &mut Program, at: usize, time: u64, is_absolute: bool) -> Result<u64> {
+    let (seconds, nanoseconds) = (word(&mut program.pages, time)?, word(&mut program.pages, time + 8)?);
     let seconds = if is_absolute { seconds.saturating_sub(1_000_000) } else { seconds };
     let cycles = seconds.saturating_mul(1_000_000_000).saturating_add(nanoseconds).saturating_mul(CYCLES);
-    let now = machine.threads[at].clock;
+    let now = program.threads[at].clock;
     Ok(if is_absolute { cycles.max(now) } else { now.saturating_add(cycles) })
 }
 
-fn sleep(machine: &mut Machine, at: usize, until: Option<u64>) {
-    machine.threads[at].state = State::Waiting;
+fn sleep(program: &mut Program, at: usize, until: Option<u64>) {
+    program.threads[at].state = State::Waiting;
     if let Some(until) = until {
-        machine.threads[at].clock = until;
-        machine.ready.insert((until, at));
+        program.threads[at].clock = until;
+        program.ready.insert((until, at));
     }
 }
 
-fn futex(machine: &mut Machine, at: usize) -> Result<u64> {
-    let general = machine.threads[at].registers.general;
+fn futex(program: &mut Program, at: usize) -> Result<u64> {
+    let general = program.threads[at].registers.general;
     let [address, operation, value, fourth, second, third] =
         [general[RDI], general[RSI], general[RDX], general[10], general[8], general[9]];
     let command = (operation as i32) & !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME);
     let mut bytes = [0; 4];
-    machine.pages.peek(address, &mut bytes)?;
+    program.pages.peek(address, &mut bytes)?;
     let found = u32::from_le_bytes(bytes);
     let bits = match command {
         libc::FUTEX_WAIT_BITSET | libc::FUTEX_WAKE_BITSET => third as u32,
@@ -347,45 +307,45 @@ fn futex(machine: &mut Machine, at: usize) -> Result<u64> {
             }
             let until = match fourth {
                 0 => None,
-                time => Some(deadline(machine, at, time, command == libc::FUTEX_WAIT_BITSET)?),
+                time => Some(deadline(program, at, time, command == libc::FUTEX_WAIT_BITSET)?),
             };
-            machine.count_inside(at, |inside| &mut inside.waits, 1);
-            machine.futexes.wait(address, at, bits);
-            sleep(machine, at, until);
+            program.count_inside(at, |inside| &mut inside.waits, 1);
+            program.futexes.wait(address, at, bits);
+            sleep(program, at, until);
             Ok(0)
         }
-        libc::FUTEX_WAKE | libc::FUTEX_WAKE_BITSET => Ok(wake(machine, at, address, most(value), bits)),
+        libc::FUTEX_WAKE | libc::FUTEX_WAKE_BITSET => Ok(wake(program, at, address, most(value), bits)),
         libc::FUTEX_REQUEUE | libc::FUTEX_CMP_REQUEUE => {
             if command == libc::FUTEX_CMP_REQUEUE && found != third as u32 {
                 return Ok(error(libc::EAGAIN));
             }
-            let woken = wake(machine, at, address, most(value), u32::MAX);
-            let moved = machine.futexes.requeue(address, second, most(fourth));
+            let woken = wake(program, at, address, most(value), u32::MAX);
+            let moved = program.futexes.requeue(address, second, most(fourth));
             Ok(if command == libc::FUTEX_REQUEUE { woken } else { woken + moved })
         }
-        _ => bail!("unknown futex operation {operation:#x} in `{}`", machine.place(at)),
+        _ => bail!("unknown futex operation {operation:#x} in `{}`", program.place(at)),
     }
 }
 
 /// Wakes threads that wait at an address. Returns their number.
-fn wake(machine: &mut Machine, at: usize, address: u64, most: u64, bits: u32) -> u64 {
-    machine.threads[at].clock += WAKE;
-    let woken = machine.futexes.wake(address, most, bits);
+fn wake(program: &mut Program, at: usize, address: u64, most: u64, bits: u32) -> u64 {
+    program.threads[at].clock += WAKE;
+    let woken = program.futexes.wake(address, most, bits);
     for thread in &woken {
-        let now = machine.threads[at].clock;
-        machine.threads[at].clock += WAKE_EACH;
-        let other = &mut machine.threads[*thread];
-        machine.ready.remove(&(other.clock, *thread));
+        let now = program.threads[at].clock;
+        program.threads[at].clock += WAKE_EACH;
+        let other = &mut program.threads[*thread];
+        program.ready.remove(&(other.clock, *thread));
         other.clock = now + WOKEN;
         other.state = State::Ready;
-        machine.ready.insert((other.clock, *thread));
+        program.ready.insert((other.clock, *thread));
     }
     woken.len() as u64
 }
 
 /// Makes a call that changes the address space.
-fn change_space(machine: &mut Machine, at: usize, call: i64) -> Result<u64> {
-    let general = machine.threads[at].registers.general;
+fn change_space(program: &mut Program, at: usize, call: i64) -> Result<u64> {
+    let general = program.threads[at].registers.general;
     let [first, second, third] = [general[RDI], general[RSI], general[RDX]];
     let end = match call {
         // The heap ends below the next mapping, which is at least as far.
@@ -393,30 +353,30 @@ fn change_space(machine: &mut Machine, at: usize, call: i64) -> Result<u64> {
         _ => first.saturating_add(second),
     };
     if first != 0 {
-        machine.pages.give_back(first, end)?;
+        program.pages.give_back(first, end)?;
     }
-    let present = if machine.is_stepping && gives_pages(call, third) { machine.pages.present(first, end)? } else { 0 };
-    let result = execute(machine, at, false)?;
-    machine.pages.forget_mappings();
-    let clock = machine.threads[at].clock;
-    machine.threads[at].clock = match call {
-        libc::SYS_mmap => machine.space.change(clock, MAP),
-        libc::SYS_munmap | libc::SYS_mremap => machine.space.change(clock, UNMAP + BACK * present),
-        libc::SYS_madvise if present > 0 => machine.space.share(clock, CHANGE + BACK * present),
-        _ => machine.space.change(clock, CHANGE),
+    let present = if program.is_stepping && gives_pages(call, third) { program.pages.present(first, end)? } else { 0 };
+    let result = execute(program, at, false)?;
+    program.pages.forget_mappings();
+    let clock = program.threads[at].clock;
+    program.threads[at].clock = match call {
+        libc::SYS_mmap => program.space.change(clock, MAP),
+        libc::SYS_munmap | libc::SYS_mremap => program.space.change(clock, UNMAP + BACK * present),
+        libc::SYS_madvise if present > 0 => program.space.share(clock, CHANGE + BACK * present),
+        _ => program.space.change(clock, CHANGE),
     };
     // Only pages that were there can be in a different core's buffer of addresses.
     if present > 0 {
-        let targets: Vec<usize> = machine.ready.iter().map(|(_, thread)| *thread).collect();
+        let targets: Vec<usize> = program.ready.iter().map(|(_, thread)| *thread).collect();
         let targets: Vec<usize> =
-            targets.into_iter().filter(|thread| machine.threads[*thread].state == State::Ready).collect();
+            targets.into_iter().filter(|thread| program.threads[*thread].state == State::Ready).collect();
         if !targets.is_empty() {
-            machine.threads[at].clock += INTERRUPT + INTERRUPT_EACH * targets.len() as u64;
+            program.threads[at].clock += INTERRUPT + INTERRUPT_EACH * targets.len() as u64;
         }
         for target in targets {
-            machine.ready.remove(&(machine.threads[target].clock, target));
-            machine.threads[target].clock += INTERRUPTED;
-            machine.ready.insert((machine.threads[target].clock, target));
+            program.ready.remove(&(program.threads[target].clock, target));
+            program.threads[target].clock += INTERRUPTED;
+            program.ready.insert((program.threads[target].clock, target));
         }
     }
     Ok(result)
@@ -430,66 +390,50 @@ fn gives_pages(call: i64, advice: u64) -> bool {
     }
 }
 
-fn clone(machine: &mut Machine, at: usize) -> Result<()> {
-    let general = machine.threads[at].registers.general;
+fn clone(program: &mut Program, at: usize) -> Result<()> {
+    let general = program.threads[at].registers.general;
     let [flags, parent_place, child_place] = [general[RDI], general[RDX], general[10]];
     let has = |flag: i32| flags & u64::from(flag.cast_unsigned()) != 0;
-    ensure!(has(libc::CLONE_THREAD) && has(libc::CLONE_VM), "the program starts a process in `{}`", machine.place(at));
-    machine.pages.give_back_all()?;
-    let Stop::Clone(new) = machine.step_call(at)? else {
-        bail!("a thread could not be started in `{}`", machine.place(at))
+    ensure!(has(libc::CLONE_THREAD) && has(libc::CLONE_VM), "the program starts a process in `{}`", program.place(at));
+    program.pages.give_back_all()?;
+    let Stop::Clone(new) = program.step_call(at)? else {
+        bail!("a thread could not be started in `{}`", program.place(at))
     };
-    let id = machine.threads[at].id;
-    ensure!(machine.tracee.step(id)? == Stop::Trap, "clone did not return");
-    machine.threads[at].registers = tracee::registers(id)?;
+    let id = program.threads[at].id;
+    ensure!(program.tracee.step(id)? == Stop::Trap, "clone did not return");
+    program.threads[at].registers = tracee::registers(id)?;
     let clears = if has(libc::CLONE_CHILD_CLEARTID) { child_place } else { 0 };
-    let child = machine.add_thread(at, new, clears)?;
+    let child = program.add_thread(at, new, clears)?;
     let number = FIRST_ID + child as u64;
     for (flag, place) in [(libc::CLONE_PARENT_SETTID, parent_place), (libc::CLONE_CHILD_SETTID, child_place)] {
         if has(flag) {
-            machine.pages.poke(place, &(number as u32).to_le_bytes())?;
+            program.pages.poke(place, &(number as u32).to_le_bytes())?;
         }
     }
-    answer(machine, at, number);
+    answer(program, at, number);
     Ok(())
 }
 
-fn exit(machine: &mut Machine, at: usize) -> Result<()> {
+fn exit(program: &mut Program, at: usize) -> Result<()> {
     ensure!(at != 0, "the program's first thread ends before the program");
-    machine.pages.give_back_all()?;
-    let stop = machine.step_call(at)?;
+    program.pages.give_back_all()?;
+    let stop = program.step_call(at)?;
     ensure!(matches!(stop, Stop::Ended(_)), "a thread did not end: {stop:?}");
-    machine.threads[at].state = State::Ended;
-    let address = machine.threads[at].clears;
+    program.threads[at].state = State::Ended;
+    let address = program.threads[at].clears;
     if address != 0 {
         // The kernel has cleared the word.
-        wake(machine, at, address, 1, u32::MAX);
+        wake(program, at, address, 1, u32::MAX);
     }
     Ok(())
 }
 
-fn exit_group(machine: &mut Machine, at: usize) -> Result<i32> {
-    machine.pages.give_back_all()?;
-    machine.begin_call(at)?;
-    let alive = machine.threads.iter().filter(|thread| thread.state != State::Ended);
+fn exit_group(program: &mut Program, at: usize) -> Result<i32> {
+    program.pages.give_back_all()?;
+    program.begin_call(at)?;
+    let alive = program.threads.iter().filter(|thread| thread.state != State::Ended);
     let alive: Vec<_> = alive.map(|thread| thread.id).collect();
-    machine.tracee.end(&alive).context("the program did not end")
+    program.tracee.end(&alive).context("the program did not end")
 }
 
 const _: () = assert!(PROCESSORS <= CORES);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn changes_of_the_address_space_wait_for_each_other_and_faults_only_for_them() {
-        let mut space = AddressSpace::default();
-        assert_eq!(space.change(100, 50), 150);
-        assert_eq!(space.change(100, 50), 200);
-        // Faults run at once; only their counter goes from one to the next.
-        assert_eq!(space.share(0, 1000), 1200);
-        assert_eq!(space.share(0, 1000), 1200 + TRANSFER);
-        assert_eq!(space.change(0, 10), 1210 + TRANSFER);
-    }
-}

@@ -1,4 +1,4 @@
-//! What is counted.
+//! Figures of threads.
 
 /// Figures of one thread's measured part, or of all threads. Those of `inside` are counted in malloc and free only.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -5,12 +5,14 @@
 //! | --- | --- |
 //! | `caches` | private caches and their directory |
 //! | `calls` | system calls, and what they cost |
-//! | `counts` | what is counted |
+//! | `counts` | figures of threads |
 //! | `futexes` | waiting threads |
-//! | `machine` | threads, their clocks, and which one is next |
+//! | `machine` | the next thread, its instruction, and their cost |
 //! | `pages` | the program's memory |
 //! | `processor` | instructions |
+//! | `program` | threads, their clocks and cores |
 //! | `report` | figures and tables |
+//! | `space` | the lock of the address space |
 //! | `symbols` | names in the program |
 //! | `tracee` | the program under ptrace |
 
@@ -21,7 +23,9 @@ mod futexes;
 mod machine;
 mod pages;
 mod processor;
+mod program;
 mod report;
+mod space;
 mod symbols;
 #[cfg(test)]
 mod tests;

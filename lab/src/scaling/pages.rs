@@ -275,11 +275,12 @@ mod tests {
 
     #[test]
     fn changes_reach_the_program_when_they_are_given_back() {
-        let mut own = vec![0_u8; 3 * PAGE as usize];
-        let address = own.as_mut_ptr() as u64 + 100;
+        // What is given back are whole pages. Those at the ends have data of other tests.
+        let mut own = vec![0_u8; 4 * PAGE as usize];
+        let first = (own.as_mut_ptr() as u64).next_multiple_of(PAGE);
         let mut pages = Pages::new(i32::try_from(std::process::id()).unwrap()).unwrap();
         // Over the border of two pages.
-        let across = address.next_multiple_of(PAGE) - 2;
+        let across = first + PAGE - 2;
         pages.write(across, &[1, 2, 3, 4]).unwrap();
         let mut lines = Vec::new();
         pages.take_accesses(&mut lines);

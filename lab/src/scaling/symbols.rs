@@ -29,7 +29,7 @@ impl Symbols {
     /// Reads a program.
     ///
     /// # Errors
-    /// It is no static executable for x86_64 with a fixed address, or has no symbols.
+    /// It is not a static executable for x86_64 with a fixed address, or has no symbols.
     pub(crate) fn read(program: &Path) -> Result<Symbols> {
         let name = program.display();
         let bytes = fs::read(program).with_context(|| format!("cannot read `{name}`"))?;
