@@ -181,6 +181,8 @@ pub(super) fn make(program: &mut Program, at: usize) -> Result<Option<i32>> {
         | libc::SYS_madvise
         | libc::SYS_mremap
         | libc::SYS_brk => change_space(program, at, number.cast_signed())?,
+        libc::SYS_open if tells_processors(program, first) => error(libc::ENOENT),
+        libc::SYS_openat if tells_processors(program, second) => error(libc::ENOENT),
         call if IMMEDIATE.contains(&call) => execute(program, at, true)?,
         _ => {
             let place = program.place(at);
@@ -228,6 +230,19 @@ const IMMEDIATE: [i64; 34] = [
     libc::SYS_sched_setaffinity,
     libc::SYS_getcwd,
 ];
+
+/// Returns whether a path is that of a file with this machine's number of processors. glibc makes arenas by it, and asks
+/// sched_getaffinity if there is no such file.
+fn tells_processors(program: &mut Program, path: u64) -> bool {
+    for known in ["/sys/devices/system/cpu/", "/proc/stat", "/proc/cpuinfo"] {
+        let mut bytes = vec![0; known.len()];
+        // A shorter path may end just before memory that is not there.
+        if program.pages.peek(path, &mut bytes).is_ok() && bytes == known.as_bytes() {
+            return true;
+        }
+    }
+    false
+}
 
 /// Sets a call's result, and the registers that a call changes.
 fn answer(program: &mut Program, at: usize, result: u64) {

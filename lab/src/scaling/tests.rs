@@ -60,6 +60,12 @@ fn a_mutex_is_handed_over() {
     assert_eq!(run("mutex").unwrap(), mutex, "a second run");
 }
 
+/// glibc makes as many arenas as the processors allow that it finds.
+#[test]
+fn programs_find_128_processors_and_no_file_that_says_otherwise() {
+    assert_eq!(run("processors").unwrap().printed.trim(), "128 -1");
+}
+
 #[test]
 fn the_processor_does_what_the_model_does() {
     let source = workspace::root().join("lab/programs/instructions.c");
