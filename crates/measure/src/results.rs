@@ -490,7 +490,8 @@ mod tests {
             assert!(compact(&value).unwrap() == text, "{} is not as `compact` writes it", path.display());
             all += text.lines().count();
         }
-        assert!(all < 500, "the kept figures have {all} lines");
+        // 540 of them are those of docs/scaling.md: allocators, patterns and numbers of threads.
+        assert!(all < 1000, "the kept figures have {all} lines");
     }
 
     #[test]

@@ -231,8 +231,8 @@ const IMMEDIATE: [i64; 34] = [
     libc::SYS_getcwd,
 ];
 
-/// Returns whether a path is that of a file with this machine's number of processors. glibc makes arenas by it, and asks
-/// sched_getaffinity if there is no such file.
+/// Returns whether a path is that of a file with this machine's number of processors. glibc makes arenas by it. Without
+/// such a file, it asks sched_getaffinity.
 fn tells_processors(program: &mut Program, path: u64) -> bool {
     for known in ["/sys/devices/system/cpu/", "/proc/stat", "/proc/cpuinfo"] {
         let mut bytes = vec![0; known.len()];

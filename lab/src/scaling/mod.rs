@@ -61,7 +61,7 @@ pub(crate) const TABLE: KeptTable<Figures> = KeptTable {
 const PATTERNS: [&str; 5] = ["map", "larson", "pipeline", "exchange", "records"];
 const THREADS: [u64; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 /// Rounds of each thread's measured part. From [`MANY`] threads on, half as many.
-const PAIRS: u64 = 200;
+const PAIRS: u64 = 96;
 const MANY: u64 = 64;
 /// Rounds before, at full speed, for each measured one.
 const WARM: u64 = 4;

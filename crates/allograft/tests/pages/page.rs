@@ -94,6 +94,8 @@ fn is_mark(comment: &str) -> bool {
         "/suite ",
         "rest: ",
         "/rest ",
+        "scaling: ",
+        "/scaling ",
         "real: ",
         "/real ",
         "table: ",
