@@ -179,16 +179,41 @@ static int prove_path(void)
 {
 	struct timespec from, to;
 	clock_gettime(CLOCK_MONOTONIC, &from);
-	proof_choose(path);
+	/* Behind the last choice: none is made, so that every call counts its work before it takes the base path. */
+	if (path > proof_choices())
+		proof_begin(SIZE_MAX);
+	else
+		proof_choose(path);
 	prove_blocks();
-	/* For blocks, the choices differ. For strings, only the lanes differ, and these two choices have all lanes. */
-	if (path == 0 || path == proof_choices()) {
+	/* For blocks, the choices differ. For strings, only the lanes differ, and these choices have all lanes. */
+	if (path == 0 || path >= proof_choices()) {
 		prove_texts();
 		prove_seek();
 	}
 	clock_gettime(CLOCK_MONOTONIC, &to);
 	printf("path %u: right in %llu placements, %.1f s\n", path, (unsigned long long)checks,
 	       (double)(to.tv_sec - from.tv_sec) + 1e-9 * (double)(to.tv_nsec - from.tv_nsec));
+	return 0;
+}
+
+/* The processor is asked once the base path has had so much work, in calls of any length, or before one long call. */
+static int prove_begin(void)
+{
+	static byte from[4096], to[4096];
+	subject = "the choice";
+	for (size_t length = 1; length <= sizeof from; length *= 8) {
+		size_t calls = 0;
+		for (proof_begin(4096); !proof_has_chosen(); calls++) {
+			for (size_t i = 0; i < length; i++)
+				from[i] = (byte)noise();
+			proof_memcpy(to, from, length);
+			for (size_t i = 0; i < length; i++)
+				if (to[i] != from[i])
+					wrong("byte %zu of %zu in call %zu", i, length, calls);
+		}
+		if (calls == 0 || calls > 4096 / length + 1)
+			wrong("made after %zu calls of %zu bytes", calls, length);
+	}
 	return 0;
 }
 
@@ -207,6 +232,10 @@ int main(int argc, char **argv)
 	for (path = 0; path <= best; path++)
 		if ((path & best) == path && fork() == 0)
 			return prove_path();
+	if (best != 0 && fork() == 0)
+		return prove_path();
+	if (best != 0 && fork() == 0)
+		return prove_begin();
 	int failed = 0, status;
 	while (wait(&status) > 0)
 		failed |= status;

@@ -35,6 +35,8 @@ void prove_seek(void);
 
 unsigned proof_choices(void);
 void proof_choose(unsigned choice);
+void proof_begin(size_t work);
+bool proof_has_chosen(void);
 void *proof_memcpy(void *restrict d, const void *restrict s, size_t n);
 void *proof_memmove(void *d, const void *s, size_t n);
 void *proof_memset(void *d, int c, size_t n);

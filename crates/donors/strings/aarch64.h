@@ -60,5 +60,5 @@ INLINE bool filled_by_processor(byte *d, byte c, size_t n)
 #undef LANE
 #undef ENTRY
 
-#define CHOSEN(name, ...) base_##name(__VA_ARGS__)
+#define CHOSEN(bytes, name, ...) base_##name(__VA_ARGS__)
 #define CHOOSING __attribute__((unused)) static

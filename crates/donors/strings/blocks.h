@@ -3,35 +3,35 @@
 
 CHOOSING void *move_block(void *d, const void *s, size_t n)
 {
-	return CHOSEN(copy, d, s, n);
+	return CHOSEN(n, copy, d, s, n);
 }
 
 CHOOSING void *fill_block(void *d, int c, size_t n)
 {
-	return CHOSEN(fill, d, (byte)c, n);
+	return CHOSEN(n, fill, d, (byte)c, n);
 }
 
 CHOOSING int compare_blocks(const void *a, const void *b, size_t n)
 {
-	return CHOSEN(compare, a, b, n);
+	return CHOSEN(n, compare, a, b, n);
 }
 
 CHOOSING int differ_blocks(const void *a, const void *b, size_t n)
 {
-	return CHOSEN(compare_roughly, a, b, n);
+	return CHOSEN(n, compare_roughly, a, b, n);
 }
 
 CHOOSING void *find_byte(const void *s, int c, size_t n)
 {
-	return (void *)CHOSEN(find_byte, s, (byte)c, n);
+	return (void *)CHOSEN(n, find_byte, s, (byte)c, n);
 }
 
 CHOOSING void *find_block(const void *h, size_t n, const void *needle, size_t m)
 {
-	return (void *)CHOSEN(find_block, h, n, needle, m);
+	return (void *)CHOSEN(n, find_block, h, n, needle, m);
 }
 
 CHOOSING void *find_last_byte(const void *s, int c, size_t n)
 {
-	return (void *)CHOSEN(find_last, s, (byte)c, n);
+	return (void *)CHOSEN(n, find_last, s, (byte)c, n);
 }

@@ -95,5 +95,6 @@ INLINE bits wide_unequal(wide_lane a, wide_lane b) { return ~wide_bits(wide_equa
 /* A function is its AVX2 version, behind a branch to the SSE2 version. On short blocks that branch costs less than a
  * cycle; a common short path and then a jump to the AVX2 version cost three. That the compiler puts nothing of AVX2
  * before the branch is to be seen in the object's code. */
-#define CHOSEN(name, ...) (LIKELY(chosen(CHOICE_WIDE)) ? wide_##name(__VA_ARGS__) : base_##name(__VA_ARGS__))
+#define CHOSEN(bytes, name, ...)                                                                                       \
+	(LIKELY(chosen(CHOICE_WIDE)) ? wide_##name(__VA_ARGS__) : (count_work(bytes), base_##name(__VA_ARGS__)))
 #define CHOOSING __attribute__((target("avx2,bmi,bmi2"))) static

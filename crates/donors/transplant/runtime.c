@@ -40,9 +40,6 @@
 extern HIDDEN char transplant_base[], transplant_sealed_end[];
 extern HIDDEN void (*transplant_init_start[])(void), (*transplant_init_end[])(void);
 extern HIDDEN void (*transplant_reports_start[])(void), (*transplant_reports_end[])(void);
-#ifdef TRANSPLANT_STRINGS
-extern HIDDEN void (*transplant_early_start[])(void), (*transplant_early_end[])(void);
-#endif
 
 /* Only the graft and the kernel's loader write this. It is volatile, or the compiler would build the zeros in. */
 ENTRY volatile struct transplant_parameters transplant_parameters
@@ -343,17 +340,7 @@ ENTRY REALIGN void transplant_process_exit(void)
 	report();
 }
 
-/* The string functions choose their path by the processor at the very start, since they are called before there is a
- * thread pointer. */
-static inline void choose_strings(void)
-{
-#ifdef TRANSPLANT_STRINGS
-	for (void (**constructor)(void) = transplant_early_start; constructor < transplant_early_end; constructor++)
-		(*constructor)();
-#endif
-}
-
-/* Relocates the donor and makes the string functions ready: first of all that runs. Returns where the donor lies. */
+/* Relocates the donor: first of all that runs. Returns where the donor lies. */
 static inline uintptr_t relocate(void)
 {
 	volatile struct transplant_parameters *given = &transplant_parameters;
@@ -363,7 +350,6 @@ static inline uintptr_t relocate(void)
 	struct transplant_relocation *relocations = (void *)(base + given->relocations);
 	for (uint64_t i = 0; i < given->relocation_count; i++)
 		*(uintptr_t *)(base + relocations[i].place) = base + relocations[i].value;
-	choose_strings();
 	return base;
 }
 
