@@ -18,7 +18,7 @@
 enum { graft_counting = false };
 #define GRAFT_TAKES_DETOUR false
 #else
-static bool graft_counting;
+GRAFT_EARLY static bool graft_counting;
 #define GRAFT_TAKES_DETOUR __builtin_expect(graft_detour, 0)
 #endif
 
@@ -56,7 +56,8 @@ struct graft_class {
 };
 static struct graft_class graft_classes[GRAFT_CLASSES];
 static _Atomic uint64_t graft_calls[graft_function_count];
-static _Atomic uint64_t graft_frees, graft_threads, graft_forks;
+static _Atomic uint64_t graft_frees, graft_threads;
+GRAFT_EARLY static _Atomic uint64_t graft_forks;
 static _Atomic int64_t graft_live, graft_live_peak;
 static bool graft_is_forked;
 static __thread bool graft_thread_seen;

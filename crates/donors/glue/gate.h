@@ -20,21 +20,44 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "early.h"
+
 /* Each lane serves a few threads and has its own cache line, so that threads do not contend when they count themselves
- * in. */
+ * in. The first is the main thread's, most likely, and apart: a program without threads leaves the table alone. */
 #define GRAFT_LANES 64
 struct graft_lane {
 	_Alignas(64) _Atomic uint32_t inside;
 };
-static struct graft_lane graft_lanes[GRAFT_LANES];
-static _Atomic uint32_t graft_gate_shut;
+GRAFT_EARLY static struct graft_lane graft_first_lane;
+static struct graft_lane graft_other_lanes[GRAFT_LANES - 1];
+GRAFT_EARLY static _Atomic uint32_t graft_gate_shut;
+GRAFT_EARLY static _Atomic uint32_t graft_first_number;
 static __thread uint32_t graft_gate_depth;
+/* The lane in which the thread counted itself, while its depth is not 0. */
+static __thread struct graft_lane *graft_entered_lane;
 
-static struct graft_lane *graft_lane_of_this_thread(void)
+static struct graft_lane *graft_lane_at(uint32_t index)
+{
+	return index ? &graft_other_lanes[index - 1] : &graft_first_lane;
+}
+
+static uint32_t graft_number_of_this_thread(void)
 {
 	/* Each thread's static TLS block is in a mapping of its own, so their page numbers differ. */
 	uint64_t page = (uintptr_t)&graft_gate_depth >> 12;
-	return &graft_lanes[(page * 0x9e3779b97f4a7c15u) >> 58];
+	return (uint32_t)((page * 0x9e3779b97f4a7c15u) >> 58);
+}
+
+static struct graft_lane *graft_lane_of_this_thread(void)
+{
+	uint32_t first = atomic_load_explicit(&graft_first_number, memory_order_relaxed);
+	return graft_lane_at(graft_number_of_this_thread() ^ first);
+}
+
+/* Makes the first lane this thread's, which is the main one. Threads that are inside stay in their lanes. */
+static void graft_take_first_lane(void)
+{
+	atomic_store_explicit(&graft_first_number, graft_number_of_this_thread(), memory_order_relaxed);
 }
 
 static void graft_futex(_Atomic uint32_t *word, int operation, uint32_t value)
@@ -60,7 +83,7 @@ static inline void graft_gate_enter(void)
 {
 	if (graft_gate_depth++ != 0)
 		return;
-	struct graft_lane *lane = graft_lane_of_this_thread();
+	struct graft_lane *lane = graft_entered_lane = graft_lane_of_this_thread();
 	atomic_fetch_add(&lane->inside, 1);
 	if (__builtin_expect(atomic_load(&graft_gate_shut), 0))
 		graft_gate_wait(lane);
@@ -70,7 +93,7 @@ static inline void graft_gate_leave(void)
 {
 	if (--graft_gate_depth != 0)
 		return;
-	atomic_fetch_sub_explicit(&graft_lane_of_this_thread()->inside, 1, memory_order_release);
+	atomic_fetch_sub_explicit(&graft_entered_lane->inside, 1, memory_order_release);
 }
 
 /* Runs before the fork. If a signal handler that interrupted the allocator forks, its own thread is inside; the wait does
@@ -82,10 +105,10 @@ static void graft_gate_shut_for_fork(void)
 		graft_futex(&graft_gate_shut, FUTEX_WAIT, 1);
 		open = 0;
 	}
-	struct graft_lane *own = graft_lane_of_this_thread();
-	for (int i = 0; i < GRAFT_LANES; i++) {
-		uint32_t expected = &graft_lanes[i] == own && graft_gate_depth ? 1 : 0;
-		while (atomic_load(&graft_lanes[i].inside) > expected)
+	struct graft_lane *own = graft_gate_depth ? graft_entered_lane : 0;
+	for (uint32_t i = 0; i < GRAFT_LANES; i++) {
+		struct graft_lane *lane = graft_lane_at(i);
+		while (atomic_load(&lane->inside) > (lane == own ? 1 : 0))
 			sched_yield();
 	}
 }
@@ -99,10 +122,10 @@ static void graft_gate_open_in_parent(void)
 /* The child has one thread. The counts of the others, which were waiting at the gate, are cleared. */
 static void graft_gate_open_in_child(void)
 {
-	for (int i = 0; i < GRAFT_LANES; i++)
-		atomic_store(&graft_lanes[i].inside, 0);
+	for (uint32_t i = 0; i < GRAFT_LANES; i++)
+		atomic_store(&graft_lane_at(i)->inside, 0);
 	if (graft_gate_depth)
-		atomic_store(&graft_lane_of_this_thread()->inside, 1);
+		atomic_store(&graft_entered_lane->inside, 1);
 	atomic_store(&graft_gate_shut, 0);
 }
 

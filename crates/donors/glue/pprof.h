@@ -38,7 +38,7 @@ struct graft_press {
 	struct graft_destination destination;
 	char text[PATH_MAX + 64];
 };
-static struct graft_press *graft_press;
+GRAFT_EARLY static struct graft_press *graft_press;
 
 GRAFT_SMALL uint32_t graft_checksum(uint32_t checksum, const uint8_t *bytes, size_t size)
 {

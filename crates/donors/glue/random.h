@@ -9,10 +9,12 @@
 #include <string.h>
 #include <sys/auxv.h>
 
+#include "early.h"
+
 /* The finisher of splitmix64, so that successive calls give unrelated numbers. */
 static inline uint64_t graft_random(void)
 {
-	static _Atomic uint32_t count;
+	GRAFT_EARLY static _Atomic uint32_t count;
 	const char *given = (const char *)getauxval(AT_RANDOM);
 	uint64_t random = 0;
 	if (given)

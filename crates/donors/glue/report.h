@@ -187,7 +187,8 @@ static void graft_choose_report(void)
 	} formats[] = {{"json:", graft_put_json}, {"openmetrics:", graft_put_openmetrics}};
 	const char *value = graft_variable("ALLOGRAFT_STATS");
 	graft_counting = graft_variable_is_on("ALLOGRAFT_STATS");
-	graft_put_report = graft_put_statistics;
+	if (graft_counting)
+		graft_put_report = graft_put_statistics;
 	if (graft_counting && !(graft_desk = graft_count_page(MAP_PRIVATE, sizeof *graft_desk))) {
 		graft_counting = false;
 		graft_fputs("allograft: there is no memory for statistics\n");

@@ -14,6 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "early.h"
 #include "ranges.h"
 
 static __thread int graft_private_errno;
@@ -24,9 +25,9 @@ static __attribute__((noinline, cold)) void *graft_no_memory(void)
 	return 0;
 }
 
-static _Atomic int64_t graft_reserved_bytes; /* address space currently mapped */
-static _Atomic int64_t graft_reserved_peak;
-static _Atomic int64_t graft_returned; /* bytes returned to the kernel so far, by munmap and madvise */
+GRAFT_EARLY static _Atomic int64_t graft_reserved_bytes; /* address space currently mapped */
+GRAFT_EARLY static _Atomic int64_t graft_reserved_peak;
+GRAFT_EARLY static _Atomic int64_t graft_returned; /* bytes returned to the kernel so far, by munmap and madvise */
 
 /* Raises the peak to `now` if that is greater. */
 static void graft_raise(_Atomic int64_t *greatest, int64_t now)

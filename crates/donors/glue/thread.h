@@ -11,6 +11,7 @@
 #include <limits.h>
 #include <pthread.h>
 
+#include "early.h"
 #include "host.h"
 
 /* Null in a program that cannot start threads, since it is linked without libc.a's member with pthread_create. */
@@ -25,7 +26,7 @@ extern __typeof(pthread_create) pthread_create __attribute__((weak));
 #define GRAFT_REALIGNS
 #endif
 
-static void (*graft_thread_destructor)(void *);
+GRAFT_EARLY static void (*graft_thread_destructor)(void *);
 
 GRAFT_REALIGNS static void graft_end_thread(void *argument)
 {

@@ -13,7 +13,7 @@ class Config final : public CommonConfig
 public:
 	using Pal = DefaultPal;
 	static constexpr bool HAS_EXTENTS = !mitigations(metadata_protection);
-	using ClientMeta = stl::conditional_t<HAS_EXTENTS, LargeSize, NoClientMetaDataProvider>;
+	using ClientMeta = stl::conditional_t<HAS_EXTENTS, SizeOrRest, NoClientMetaDataProvider>;
 	using PagemapEntry = stl::conditional_t<HAS_EXTENTS, SlabEntry, DefaultPagemapEntry<ClientMeta>>;
 	using SecondaryAllocator = DefaultSecondaryAllocator;
 
@@ -22,8 +22,8 @@ private:
 	using Pagemap = BasicPagemap<Pal, Map, PagemapEntry, false>;
 	using Base = Pipe<PalRange<Pal>, PagemapRegisterRange<Pagemap>>;
 
-	SNMALLOC_REQUIRE_CONSTINIT static inline stl::Atomic<bool> initialised{false};
-	SNMALLOC_REQUIRE_CONSTINIT static inline FlagWord initialising{};
+	SNMALLOC_REQUIRE_CONSTINIT GRAFT_EARLY static inline stl::Atomic<bool> initialised{false};
+	SNMALLOC_REQUIRE_CONSTINIT GRAFT_EARLY static inline FlagWord initialising{};
 
 public:
 	using CheckedRanges = MetaProtectedRangeLocalState<Pal, Pagemap, Base>;

@@ -28,6 +28,7 @@
 	X(allow_thp, 1, 0, 1, 0)                                                                                           \
 	DONOR_OPTIONS_WITHOUT_CHECKS(X)
 
+#include "early.h"
 #include "heap.h"
 
 #define DONOR_OPTION(name) graft_options.entries[graft_option_##name].value
@@ -70,8 +71,8 @@ int64_t donor_thread_cache(void)
 #endif
 
 /* The key whose destructor ends a thread's allocator. It is made before there are threads, and only if there can be some. */
-static pthread_key_t donor_key;
-static bool donor_has_key;
+GRAFT_EARLY static pthread_key_t donor_key;
+GRAFT_EARLY static bool donor_has_key;
 
 static void donor_end_thread(void *value)
 {
@@ -136,9 +137,10 @@ static void donor_start(void)
 {
 	donor_has_key = graft_key_create(&donor_key, donor_end_thread) == 0;
 	donor_begin_thread();
-	/* In musl's loader this runs at the first call, and the heap starts with the block that is wanted, behind the gate. A
-	 * block of another class would be four more pages in every process. */
-#ifndef GRAFT_LOADER
+	/* The heap starts at the first call, behind the gate: a program that makes none has no memory for it, and a block of
+	 * another class than the wanted one would be a page more in every process. With checks it starts here: it may not find
+	 * room for its table once the program has limited its address space. */
+#if defined(SNMALLOC_CHECK_CLIENT) && !defined(GRAFT_LOADER)
 	heap_free(heap_malloc(1));
 #endif
 }

@@ -49,10 +49,13 @@ class Extents
 	static constexpr size_t FINE_BITS = 3, FINE = size_t{1} << FINE_BITS;
 	static constexpr size_t LISTS = FINE * (DefaultPal::address_bits - MIN_CHUNK_BITS - FINE_BITS + 2);
 	static constexpr size_t WORD = 64;
+	/* Lists of extents of 16 MiB and more are apart, since small programs have none. */
+	static constexpr size_t SMALL_LISTS = 64;
+	static inline uintptr_t large_lists[2][LISTS - SMALL_LISTS];
 	struct Set {
-		uintptr_t lists[LISTS] = {};
 		/* A bit for each list that has an extent. */
 		uint64_t present[(LISTS + WORD - 1) / WORD] = {};
+		uintptr_t small_lists[SMALL_LISTS] = {};
 
 		/* The first list from `list` on that has an extent, or LISTS. */
 		size_t next(size_t list) const
@@ -114,6 +117,13 @@ class Extents
 		return FINE * (power - FINE_BITS + 1) + (chunks >> (power - FINE_BITS)) % FINE;
 	}
 
+	/* The start of the first extent in a list; 0 if it has none. */
+	uintptr_t &first(const Set &all, size_t list)
+	{
+		size_t set = static_cast<size_t>(&all - sets);
+		return list < SMALL_LISTS ? sets[set].small_lists[list] : large_lists[set][list - SMALL_LISTS];
+	}
+
 	Set &set_of(const Extent &extent)
 	{
 		return sets[extent.resident != 0];
@@ -163,7 +173,7 @@ class Extents
 			return;
 		Set &all = set_of(extent);
 		size_t list = list_of(extent.size);
-		uintptr_t start = extent.start, second = start + MIN_CHUNK_SIZE, next = all.lists[list];
+		uintptr_t start = extent.start, second = start + MIN_CHUNK_SIZE, next = first(all, list);
 		set(start, Word::One, 0);
 		set(start, Word::Two, next | FIRST | (extent.size == MIN_CHUNK_SIZE ? LAST : 0));
 		if (extent.size > MIN_CHUNK_SIZE) {
@@ -173,7 +183,7 @@ class Extents
 		}
 		if (next != 0)
 			set(next, Word::One, start);
-		all.lists[list] = start;
+		first(all, list) = start;
 		all.present[list / WORD] |= uint64_t{1} << list % WORD;
 	}
 
@@ -186,7 +196,7 @@ class Extents
 			set(next, Word::One, previous);
 		if (previous != 0)
 			set(previous, Word::Two, next | (word(previous, Word::Two).get() & (FIRST | LAST)));
-		else if ((all.lists[list] = next) == 0)
+		else if ((first(all, list) = next) == 0)
 			all.present[list / WORD] &= ~(uint64_t{1} << list % WORD);
 		set(extent.start, Word::Two, 0);
 		set(extent.end() - MIN_CHUNK_SIZE, Word::Two, 0);
@@ -205,7 +215,7 @@ class Extents
 		for (size_t list = all.next(list_of(size)); list < LISTS; list = all.next(list + 1)) {
 			Extent found{0, 0, 0};
 			size_t looks = LOOKS;
-			for (uintptr_t start = all.lists[list]; start != 0 && looks > 0; start = next_of(start), looks--) {
+			for (uintptr_t start = first(all, list); start != 0 && looks > 0; start = next_of(start), looks--) {
 				Extent here = extent_at(start);
 				if ((found.size == 0 || here.size < found.size) &&
 				    bits::align_up(start, alignment) + size <= here.end() && condition(here))
@@ -311,7 +321,7 @@ public:
 		size_t most = bits::align_up(bytes() - rest, page);
 		const Set &all = sets[true];
 		for (size_t list = LISTS; list-- > 0;) {
-			for (uintptr_t start = all.lists[list]; start != 0; start = next_of(start)) {
+			for (uintptr_t start = first(all, list); start != 0; start = next_of(start)) {
 				Extent extent = extent_at(start);
 				/* The first range from either end, whichever is nearer. */
 				uintptr_t from = extent.start, to = extent.end();
@@ -343,7 +353,7 @@ public:
 	{
 		for (const Set &all : sets) {
 			for (size_t list = LISTS; list-- > list_of(least);) {
-				for (uintptr_t start = all.lists[list]; start != 0; start = next_of(start)) {
+				for (uintptr_t start = first(all, list); start != 0; start = next_of(start)) {
 					Extent extent = extent_at(start);
 					if (extent.size - extent.resident < least)
 						continue;

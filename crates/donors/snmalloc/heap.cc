@@ -1,7 +1,7 @@
-/* snmalloc's headers unchanged, with seven of their parts replaced: the platform layer (platform.h), the ranges of free
- * memory (shared_memory.h, thread_memory.h), what is done for large blocks (large_blocks.h), trees of
- * free ranges (buddies.h, tree_path.h), the class that keeps forks out of critical sections, and the allocator of a thread; and with a
- * configuration for grafts. */
+/* snmalloc's headers unchanged, with eight of their parts replaced: the platform layer (platform.h), the ranges of free
+ * memory (shared_memory.h, thread_memory.h), what is done for large blocks (large_blocks.h), the lists of new slabs
+ * (slab_parts.h), trees of free ranges (buddies.h, tree_path.h), the class that keeps forks out of critical sections, and
+ * the allocator of a thread; and with a configuration for grafts. */
 
 /* aba.h requires 16-byte compare-and-swap for a template that is never used. The baseline of x86-64 has no such
  * instruction, and the object contains none. */
@@ -98,6 +98,23 @@ struct FreeListMPSCQ : UpstreamMPSCQ<Key, Key_tweak> {
 };
 }
 
+/* The slabs of a small heap are put into lists page by page (slab_parts.h). Upstream asks for a slab's size where it makes
+ * the list of a new one, and where it gives a slab back: large_blocks.h knows the whole size by the class. */
+#include "slab_parts.h"
+#include "snmalloc/mem/check_init.h"
+#include "snmalloc/mem/remotecache.h"
+#include "snmalloc/mem/ticker.h"
+#define sizeclass_to_slab_size sizeclass_to_first_part
+#include "snmalloc/mem/corealloc.h"
+#undef sizeclass_to_slab_size
+
+/* The ranges that threads share are touched in every program, as what early.h is for. */
+#pragma push_macro("SNMALLOC_REQUIRE_CONSTINIT")
+#undef SNMALLOC_REQUIRE_CONSTINIT
+#define SNMALLOC_REQUIRE_CONSTINIT [[clang::require_constant_initialization]] GRAFT_EARLY
+#include "snmalloc/backend_helpers/range_helpers.h"
+#pragma pop_macro("SNMALLOC_REQUIRE_CONSTINIT")
+
 #define Buddy UpstreamBuddy
 #include "snmalloc/backend_helpers/buddy.h"
 #undef Buddy
@@ -128,8 +145,8 @@ class ThreadAlloc
 	static inline thread_local size_t ends{0};
 
 	/* Allocators without a thread. The one that came back last is reused first, while it is in the cache. */
-	static inline FlagWord lock{};
-	static inline capptr::Alloc<Alloc> idle{nullptr};
+	GRAFT_EARLY static inline FlagWord lock{};
+	GRAFT_EARLY static inline capptr::Alloc<Alloc> idle{nullptr};
 
 	/* Gives back the allocator's free memory, and that of all threads if so wished. Without checks only: upstream's
 	 * ranges for them cannot do it. */

@@ -14,6 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "early.h"
 #include "heap.h"
 
 #ifndef MAP_FIXED_NOREPLACE
@@ -60,8 +61,8 @@ class PALGraft
 		reserved,
 		pieces,
 	};
-	static inline PageMap page_map = PageMap::none;
-	static inline uintptr_t page_map_start, page_map_end;
+	GRAFT_EARLY static inline PageMap page_map = PageMap::none;
+	GRAFT_EARLY static inline uintptr_t page_map_start, page_map_end;
 
 	/* The bytes of an entry. A piece describes 256 MiB of address space. */
 	static constexpr size_t ENTRY = 16, PIECE = 256 << 10;
@@ -70,11 +71,11 @@ class PALGraft
 	struct PieceRange {
 		stl::Atomic<uint32_t> first, end;
 	};
-	static inline PieceRange piece_ranges[PIECE_RANGES];
-	static inline stl::Atomic<size_t> piece_range_count{0};
+	GRAFT_EARLY static inline PieceRange piece_ranges[PIECE_RANGES];
+	GRAFT_EARLY static inline stl::Atomic<size_t> piece_range_count{0};
 
 	/* Address space that is reserved at once and handed out in order. */
-	static inline char *arena, *arena_end;
+	GRAFT_EARLY static inline char *arena, *arena_end;
 
 	struct KeptErrno {
 		int kept = errno;
@@ -191,7 +192,7 @@ class PALGraft
 
 	/* The first mappings, up to this number of bytes, have no huge pages, whatever the system's setting. */
 	static constexpr size_t WITHOUT_HUGE_PAGES = 32 << 20;
-	static inline stl::Atomic<size_t> mapped_blocks{0};
+	GRAFT_EARLY static inline stl::Atomic<size_t> mapped_blocks{0};
 	/* All of that is in these two: the first mapping, and those at `next_place`. */
 	struct Addresses {
 		uintptr_t start, end;
@@ -210,16 +211,20 @@ class PALGraft
 	static inline stl::Atomic<bool> can_move{true};
 
 	/* Blocks are mapped without access if upstream requests that, or if the kernel refuses to promise more. */
-	static inline bool guarded_blocks = mitigations(pal_enforce_access);
+	GRAFT_EARLY static inline bool kernel_refused_access{false};
+	static bool guards_blocks()
+	{
+		return mitigations(pal_enforce_access) || kernel_refused_access;
+	}
 
 	/* Where the kernel is asked to map blocks next; it may choose another place. The first are where it likes, as in every
 	 * small program. The others follow one another from far below, where nothing else comes between them: so large blocks
 	 * find room in one piece. That place is as random as the first one. */
-	static inline stl::Atomic<uintptr_t> next_place{0};
+	GRAFT_EARLY static inline stl::Atomic<uintptr_t> next_place{0};
 	/* The end of all that was mapped where it was asked for, and whether the kernel's last choice was beyond the page map.
 	 * Both are used with upstream's lock held. */
-	static inline uintptr_t places_end;
-	static inline bool was_beyond;
+	GRAFT_EARLY static inline uintptr_t places_end;
+	GRAFT_EARLY static inline bool was_beyond;
 
 	/* Maps the pieces of the page map that describe blocks. A map at a random place has its pieces when upstream
 	 * asks. */
@@ -237,13 +242,13 @@ class PALGraft
 	{
 		int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 		void *wanted = reinterpret_cast<void *>(place), *blocks = MAP_FAILED;
-		if (!guarded_blocks)
+		if (!guards_blocks())
 			blocks = graft_apart_mmap(wanted, size, PROT_READ | PROT_WRITE, flags, -1, 0);
 		if (blocks == MAP_FAILED) {
 			blocks = graft_apart_mmap(wanted, size, PROT_NONE, flags, -1, 0);
 			if (blocks == MAP_FAILED)
 				return nullptr;
-			guarded_blocks = true;
+			kernel_refused_access = true;
 		}
 		uintptr_t end = reinterpret_cast<uintptr_t>(blocks) + size;
 		was_beyond = end / MIN_CHUNK_SIZE * ENTRY > page_map_end - page_map_start;
@@ -407,7 +412,7 @@ public:
 				return map_pieces(from, from + size);
 			return give_access(start, size, PROT_READ | PROT_WRITE);
 		}
-		if (guarded_blocks && !give_access(start, size, PROT_READ | PROT_WRITE))
+		if (guards_blocks() && !give_access(start, size, PROT_READ | PROT_WRITE))
 			return false;
 		if constexpr (zero_mem == YesZero)
 			zero<true>(start, size);
@@ -460,7 +465,7 @@ public:
 	/* The smallest block that is worth moving. Moved pages are a mapping of their own. */
 	static size_t least_moved() noexcept
 	{
-		if (!can_move.load(stl::memory_order_relaxed) || guarded_blocks)
+		if (!can_move.load(stl::memory_order_relaxed) || guards_blocks())
 			return SIZE_MAX;
 		return bits::max(MOVED_AT_LEAST, least_apart());
 	}
@@ -523,7 +528,7 @@ public:
 	}
 
 	/* How many ranges of HUGE_BLOCK bytes and more are in use; not counted with checks. */
-	static inline stl::Atomic<size_t> huge_ranges{0};
+	GRAFT_EARLY static inline stl::Atomic<size_t> huge_ranges{0};
 
 	/* Whether an entry of the page map can be read. */
 	static bool is_readable(const void *place)

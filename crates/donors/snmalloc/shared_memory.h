@@ -25,21 +25,21 @@ struct SharedRange {
 		/* How far below the bound the kept memory goes when it was above it, at most. More would be needed again. */
 		static constexpr size_t AT_ONCE = 2 << 20;
 
-		static inline CombiningLock lock{};
-		static inline FlagWord growing{};
+		GRAFT_EARLY static inline CombiningLock lock{};
+		GRAFT_EARLY static inline FlagWord growing{};
 		/* Behind the lock, but for a look at its bytes. */
-		static inline Extents<Pagemap> extents{};
+		GRAFT_EARLY static inline Extents<Pagemap> extents{};
 		/* Bytes that were given back lately and not needed since; and those that were needed again, which count twice, and
 		 * for less and less. Neither is more than the credit. */
-		static inline size_t given_bytes{0}, missed_bytes{0};
+		GRAFT_EARLY static inline size_t given_bytes{0}, missed_bytes{0};
 		/* Four times what was needed again so far, which is not forgotten; no more than the credit. */
-		static inline size_t again_bytes{0};
+		GRAFT_EARLY static inline size_t again_bytes{0};
 		/* The bytes that threads have reported as used; without their caches. */
-		static inline stl::Atomic<size_t> live_bytes{0};
+		GRAFT_EARLY static inline stl::Atomic<size_t> live_bytes{0};
 		/* Of these, large blocks. */
-		static inline stl::Atomic<size_t> large_bytes{0};
+		GRAFT_EARLY static inline stl::Atomic<size_t> large_bytes{0};
 		/* Threads' allocators, with those whose thread has ended. */
-		static inline stl::Atomic<size_t> allocators{0};
+		GRAFT_EARLY static inline stl::Atomic<size_t> allocators{0};
 		/* The most that is mapped before it is needed; what stays mapped that nobody uses, and how much of it is unmapped at
 		 * once. */
 		static constexpr size_t MOST_GROWTH = 32 << 20, MOST_UNUSED = 48 << 20, LEAST_UNMAPPED = 4 << 20;
@@ -131,6 +131,8 @@ struct SharedRange {
 				if (start != nullptr) {
 					Memory first = pointer_align_up(start, MIN_CHUNK_SIZE);
 					size_t size = bits::align_down(wanted - pointer_diff(start, first), MIN_CHUNK_SIZE);
+					PALGraft::make_resident(&Pagemap::get_metaentry(first.unsafe_uintptr()));
+					PALGraft::make_resident(&Pagemap::get_metaentry(first.unsafe_uintptr() + size - MIN_CHUNK_SIZE));
 					with(lock, [&]() { extents.add_new(first, size); });
 					return true;
 				}
