@@ -15,6 +15,7 @@
 //! | `corpus`, `carried` | the inspector's reports on released programs, and on programs linked from grafts |
 //! | `strings` | the proof of the string functions |
 //! | `system_calls` | the system calls of each donor |
+//! | `starts` | page faults and system calls of a program's start |
 
 mod carried;
 mod cases;
@@ -27,6 +28,7 @@ mod heap;
 mod loaders;
 mod merged;
 mod releases;
+mod starts;
 mod statistics;
 mod strings;
 mod system_calls;
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
     trials.extend(carried::trials(&bench));
     trials.extend(strings::trials(&bench));
     trials.extend(system_calls::trials());
+    trials.extend(starts::trials());
     trials.extend(compatibility::trials(&bench));
     let arguments = Arguments::from_args();
     if !arguments.list

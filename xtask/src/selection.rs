@@ -182,7 +182,7 @@ impl Selection {
 const CASEBOOK: &str = "casebook";
 
 /// The rooms of the casebook: the first parts of its tests' names.
-const ROOMS: [&str; 13] = [
+const ROOMS: [&str; 14] = [
     "cases",
     "compatibility",
     "conformance",
@@ -195,6 +195,7 @@ const ROOMS: [&str; 13] = [
     "corpus",
     "carried",
     "strings",
+    "starts",
     "system_calls",
 ];
 

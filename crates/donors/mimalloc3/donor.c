@@ -45,7 +45,13 @@ void upstream_thread_done(mi_theap_t *);
 #undef _mi_prim_random_buf
 #include "prim/prim-tls.c"
 
+/* Asks the processor (CPUID) for what only Microsoft's compiler needs to know. */
+#define _mi_detect_cpu_features upstream_detect_cpu_features
 #include "util/libc.c"
+#undef _mi_detect_cpu_features
+void _mi_detect_cpu_features(void)
+{
+}
 #include "util/options.c"
 #include "util/random.c"
 #include "util/stats.c"
