@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `chart` | the README's chart |
 //! | `heap` | the cost of a profile of the heap |
+//! | `compare` | this tree's donor, compared with another commit's |
 //! | `counting` | the cost of statistics while they are off |
 //! | `dynamic` | real dynamic programs: unchanged, preloaded and merged |
 //! | `finished` | grafts of linked executables, compared with programs linked with the donor |
@@ -26,6 +27,7 @@
 //! | `suite` | the suite, run by `allograft bench`, and its tables in the docs |
 
 mod chart;
+mod compare;
 mod counting;
 mod dynamic;
 mod finished;
@@ -64,6 +66,8 @@ struct Lab {
 enum Experiment {
     /// Time and memory of grafting (the default)
     Graft,
+    /// This tree's donor and another commit's, on the suite's programs: what moved, in about 5 minutes
+    Compare(compare::CompareArgs),
     /// The cost of statistics while they are off
     Counting,
     /// The cost of a heap profile while it is taken
@@ -112,6 +116,7 @@ struct PassedArgs {
 fn main() -> ExitCode {
     let outcome = match Lab::parse().experiment {
         None | Some(Experiment::Graft) => graft::bench(),
+        Some(Experiment::Compare(args)) => compare::bench(&args),
         Some(Experiment::Counting) => counting::bench(),
         Some(Experiment::Heap) => heap::bench(),
         Some(Experiment::Profiles) => profiles::bench(),

@@ -1,7 +1,7 @@
 //! Runs other programs. Errors name the program and the reason.
 
 use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
@@ -77,8 +77,16 @@ pub fn build_allograft_with(environment: &[(&str, &OsStr)]) -> Result<PathBuf> {
 /// # Errors
 /// When it does not build.
 pub fn build_for_tests(environment: &[(String, String)]) -> Result<PathBuf> {
+    build_for_tests_in(&workspace::root(), environment)
+}
+
+/// Builds like [`build_for_tests`], the checkout in `tree`.
+///
+/// # Errors
+/// When it does not build.
+pub fn build_for_tests_in(tree: &Path, environment: &[(String, String)]) -> Result<PathBuf> {
     let mut cargo = cargo(&["build"]);
-    cargo.envs(environment.iter().cloned());
+    cargo.current_dir(tree).envs(environment.iter().cloned());
     built(cargo, "allograft")
 }
 
