@@ -137,9 +137,8 @@ static void donor_start(void)
 {
 	donor_has_key = graft_key_create(&donor_key, donor_end_thread) == 0;
 	donor_begin_thread();
-	/* The heap starts at the first call, behind the gate: a program that makes none has no memory for it, and a block of
-	 * another class than the wanted one would be a page more in every process. With checks it starts here: it may not find
-	 * room for its table once the program has limited its address space. */
+	/* The heap starts at the first call, behind the gate: a program that makes none has no memory for it. With checks it
+	 * starts here: it may not find room for its table once the program has limited its address space. */
 #if defined(SNMALLOC_CHECK_CLIENT) && !defined(GRAFT_LOADER)
 	heap_free(heap_malloc(1));
 #endif

@@ -205,6 +205,18 @@ class ThreadAlloc
 		return taken ? taken : make();
 	}
 
+	/* The process's first allocator begins with a slab of the smallest blocks, one page of which is in memory: without it,
+	 * `blocks` with one thread had a peak of 46 MB in 33 of 33 runs, and with it 37.6 in most, as when the heap began
+	 * before `main`. In musl's loader, each process would pay that page. */
+	static void begin_heap(Alloc *first)
+	{
+#ifndef GRAFT_LOADER
+		GRAFT_EARLY static stl::Atomic<bool> has_begun{false};
+		if (Config::HAS_EXTENTS && !has_begun.exchange(true))
+			first->dealloc(first->template alloc<Uninit>(1));
+#endif
+	}
+
 	/* The first operation of a thread, or one after its end. After the end, the allocator goes back at once. Blocks left
 	 * in it are flushed, but not every time: a thread may free a great many blocks after its end. */
 	template<typename Result, typename Restart, typename... Args>
@@ -221,6 +233,7 @@ class ThreadAlloc
 		own = taken;
 		if (!ends) {
 			donor_begin_thread();
+			begin_heap(taken);
 			return restart(taken, args...);
 		}
 		if constexpr (stl::is_same_v<Result, void>) {
