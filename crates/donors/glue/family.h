@@ -423,7 +423,6 @@ __attribute__((constructor(101))) static void graft_at_start(void)
 #endif
 {
 	int saved = errno;
-	graft_take_first_lane();
 #ifdef GRAFT_SHARED
 	(void)count, (void)words;
 	graft_take_environment(environment);

@@ -22,42 +22,38 @@
 
 #include "early.h"
 
-/* Each lane serves a few threads and has its own cache line, so that threads do not contend when they count themselves
- * in. The first is the main thread's, most likely, and apart: a program without threads leaves the table alone. */
-#define GRAFT_LANES 64
+/* Each thread has a lane of its own, and each lane its own cache line, so that threads do not contend when they count
+ * themselves in; only among more than GRAFT_LANES threads some share one. The first lane, of the first thread that comes,
+ * is apart: a program without threads leaves the table alone. */
+#define GRAFT_LANES 256
 struct graft_lane {
 	_Alignas(64) _Atomic uint32_t inside;
 };
 GRAFT_EARLY static struct graft_lane graft_first_lane;
 static struct graft_lane graft_other_lanes[GRAFT_LANES - 1];
 GRAFT_EARLY static _Atomic uint32_t graft_gate_shut;
-GRAFT_EARLY static _Atomic uint32_t graft_first_number;
+/* How many threads have taken a lane so far. */
+GRAFT_EARLY static _Atomic uint32_t graft_lanes_taken;
 static __thread uint32_t graft_gate_depth;
-/* The lane in which the thread counted itself, while its depth is not 0. */
-static __thread struct graft_lane *graft_entered_lane;
+static __thread uint32_t graft_lane_number; /* from 1; 0: none yet */
 
 static struct graft_lane *graft_lane_at(uint32_t index)
 {
 	return index ? &graft_other_lanes[index - 1] : &graft_first_lane;
 }
 
-static uint32_t graft_number_of_this_thread(void)
-{
-	/* Each thread's static TLS block is in a mapping of its own, so their page numbers differ. */
-	uint64_t page = (uintptr_t)&graft_gate_depth >> 12;
-	return (uint32_t)((page * 0x9e3779b97f4a7c15u) >> 58);
-}
-
 static struct graft_lane *graft_lane_of_this_thread(void)
 {
-	uint32_t first = atomic_load_explicit(&graft_first_number, memory_order_relaxed);
-	return graft_lane_at(graft_number_of_this_thread() ^ first);
+	if (__builtin_expect(!graft_lane_number, 0))
+		graft_lane_number = 1 + atomic_fetch_add(&graft_lanes_taken, 1) % GRAFT_LANES;
+	return graft_lane_at(graft_lane_number - 1);
 }
 
-/* Makes the first lane this thread's, which is the main one. Threads that are inside stay in their lanes. */
-static void graft_take_first_lane(void)
+/* A thread that takes a lane after this finds the gate shut, if it was shut before. */
+static uint32_t graft_lanes_in_use(void)
 {
-	atomic_store_explicit(&graft_first_number, graft_number_of_this_thread(), memory_order_relaxed);
+	uint32_t taken = atomic_load(&graft_lanes_taken);
+	return taken < GRAFT_LANES ? taken : GRAFT_LANES;
 }
 
 static void graft_futex(_Atomic uint32_t *word, int operation, uint32_t value)
@@ -83,7 +79,7 @@ static inline void graft_gate_enter(void)
 {
 	if (graft_gate_depth++ != 0)
 		return;
-	struct graft_lane *lane = graft_entered_lane = graft_lane_of_this_thread();
+	struct graft_lane *lane = graft_lane_of_this_thread();
 	atomic_fetch_add(&lane->inside, 1);
 	if (__builtin_expect(atomic_load(&graft_gate_shut), 0))
 		graft_gate_wait(lane);
@@ -93,7 +89,7 @@ static inline void graft_gate_leave(void)
 {
 	if (--graft_gate_depth != 0)
 		return;
-	atomic_fetch_sub_explicit(&graft_entered_lane->inside, 1, memory_order_release);
+	atomic_fetch_sub_explicit(&graft_lane_of_this_thread()->inside, 1, memory_order_release);
 }
 
 /* Runs before the fork. If a signal handler that interrupted the allocator forks, its own thread is inside; the wait does
@@ -105,8 +101,8 @@ static void graft_gate_shut_for_fork(void)
 		graft_futex(&graft_gate_shut, FUTEX_WAIT, 1);
 		open = 0;
 	}
-	struct graft_lane *own = graft_gate_depth ? graft_entered_lane : 0;
-	for (uint32_t i = 0; i < GRAFT_LANES; i++) {
+	struct graft_lane *own = graft_gate_depth ? graft_lane_of_this_thread() : 0;
+	for (uint32_t i = 0, count = graft_lanes_in_use(); i < count; i++) {
 		struct graft_lane *lane = graft_lane_at(i);
 		while (atomic_load(&lane->inside) > (lane == own ? 1 : 0))
 			sched_yield();
@@ -119,13 +115,17 @@ static void graft_gate_open_in_parent(void)
 	graft_futex(&graft_gate_shut, FUTEX_WAKE, INT32_MAX);
 }
 
-/* The child has one thread. The counts of the others, which were waiting at the gate, are cleared. */
+/* The child has one thread. The counts of the others, which were waiting at the gate, are cleared. Its own stays: a signal
+ * handler that forks may have come before or after its thread was counted. */
 static void graft_gate_open_in_child(void)
 {
-	for (uint32_t i = 0; i < GRAFT_LANES; i++)
-		atomic_store(&graft_lane_at(i)->inside, 0);
-	if (graft_gate_depth)
-		atomic_store(&graft_entered_lane->inside, 1);
+	struct graft_lane *own = graft_gate_depth ? graft_lane_of_this_thread() : 0;
+	for (uint32_t i = 0, count = graft_lanes_in_use(); i < count; i++) {
+		struct graft_lane *lane = graft_lane_at(i);
+		uint32_t most = lane == own ? 1 : 0;
+		if (atomic_load(&lane->inside) > most)
+			atomic_store(&lane->inside, most);
+	}
 	atomic_store(&graft_gate_shut, 0);
 }
 
