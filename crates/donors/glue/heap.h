@@ -32,6 +32,7 @@ enum {
 	graft_heap_large = 64 << 10, /* from here on all of a donor's blocks lie alike in their pages */
 	graft_heap_depth = 128,      /* callers of a block */
 	graft_heap_marked = 4096,    /* hashes of pages */
+	graft_heap_looks = 200,      /* at the lock, before a thread sleeps */
 	graft_heap_lifetimes = 7,    /* below 1, 10, 100 ms, 1, 10 s; more; live */
 	graft_heap_live = graft_heap_lifetimes - 1,
 };
@@ -97,13 +98,28 @@ static void *graft_heap_map(size_t length)
 	return mapping;
 }
 
+static inline void graft_heap_pause(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("isb");
+#endif
+}
+
+/* The lock is held for a fraction of a microsecond, and a thread that sleeps needs many: it looks again for a while before
+ * it does. */
 static void graft_heap_lock(void)
 {
-	uint32_t none = 0;
 	graft_notice_fork();
 	graft_gate_enter();
-	if (atomic_compare_exchange_strong(&graft_heap_lock_word, &none, 1))
-		return;
+	for (int i = 0; i < graft_heap_looks; i++) {
+		uint32_t none = 0;
+		if (!atomic_load_explicit(&graft_heap_lock_word, memory_order_relaxed) &&
+		    atomic_compare_exchange_strong(&graft_heap_lock_word, &none, 1))
+			return;
+		graft_heap_pause();
+	}
 	while (atomic_exchange(&graft_heap_lock_word, 2))
 		graft_futex(&graft_heap_lock_word, FUTEX_WAIT, 2);
 }
