@@ -43,6 +43,9 @@ struct SharedRange {
 		/* The most that is mapped before it is needed; what stays mapped that nobody uses, and how much of it is unmapped at
 		 * once. */
 		static constexpr size_t MOST_GROWTH = 32 << 20, MOST_UNUSED = 48 << 20, LEAST_UNMAPPED = 4 << 20;
+		/* Bytes that were unmapped and not mapped again since; and those that were, which stay mapped: up to twice what is in
+		 * use. */
+		GRAFT_EARLY static inline size_t unmapped_bytes{0}, remapped_bytes{0};
 
 		/* The most that is kept because the program needs it again: purge_credit, or twice what is in use. */
 		static size_t credit()
@@ -102,14 +105,18 @@ struct SharedRange {
 		void unmap_unused()
 		{
 			while (donor_purge_delay() >= 0) {
-				size_t most = 2 * live_bytes.load(stl::memory_order_relaxed) + MOST_UNUSED;
+				size_t twice = 2 * live_bytes.load(stl::memory_order_relaxed);
+				size_t most = twice + MOST_UNUSED + bits::min(remapped_bytes, twice);
 				if (PALGraft::mapped_bytes() <= most)
 					return;
 				PreventFork gate;
 				TakenRange taken;
 				size_t page = bits::max(MIN_CHUNK_SIZE, PALGraft::real_page_size());
 				size_t least = bits::max(LEAST_UNMAPPED, PALGraft::least_apart());
-				with(lock, [&]() { taken = extents.take_unused(least, page); });
+				with(lock, [&]() {
+					taken = extents.take_unused(least, page);
+					unmapped_bytes += taken.size;
+				});
 				if (taken.start == nullptr)
 					return;
 				if (!PALGraft::unmap_blocks(taken.start.unsafe_ptr(), taken.size)) {
@@ -133,7 +140,12 @@ struct SharedRange {
 					size_t size = bits::align_down(wanted - pointer_diff(start, first), MIN_CHUNK_SIZE);
 					PALGraft::make_resident(&Pagemap::get_metaentry(first.unsafe_uintptr()));
 					PALGraft::make_resident(&Pagemap::get_metaentry(first.unsafe_uintptr() + size - MIN_CHUNK_SIZE));
-					with(lock, [&]() { extents.add_new(first, size); });
+					with(lock, [&]() {
+						extents.add_new(first, size);
+						size_t again = bits::min(unmapped_bytes, size);
+						unmapped_bytes -= again;
+						remapped_bytes = bits::min(remapped_bytes + again, 2 * live_bytes.load(stl::memory_order_relaxed));
+					});
 					return true;
 				}
 				if (wanted == least)
