@@ -6,7 +6,8 @@
  * 1 / p blocks of n bytes: what a report says is right on average, whatever the sizes.
  *
  * A sampled block is known again at free and realloc by its address: it starts a page, or lies where the donor's large
- * blocks do in theirs. Only such addresses on pages that are marked are looked up. Everything else about a donor stays as it is.
+ * blocks do in theirs. Only such addresses on pages that are marked are looked up. Everything else about a donor stays
+ * as it is.
  *
  * One thread at a time changes what is kept, behind the fork gate. Memory for it comes from the kernel. */
 #ifndef GRAFT_HEAP_H

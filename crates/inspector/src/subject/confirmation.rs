@@ -29,8 +29,8 @@ impl Image<'_, '_> {
             name::GLIBC => {
                 let malloc = self.marks.symbol("malloc");
                 self.constants.has(name::GLIBC)
-                    && (self.uses_messages_of_glibc()
-                        || malloc.is_some_and(|malloc| families::calls(self.elf, malloc, "_int_malloc")))
+                    && (malloc.is_some_and(|malloc| families::calls(self.elf, malloc, "_int_malloc"))
+                        || self.uses_messages_of_glibc())
             }
             name::ZIG => PARTS_OF_ZIG.iter().filter(|part| self.has_function_that_begins(part)).count() > 2,
             _ => {
