@@ -17,8 +17,9 @@ use xtask::sessions;
 use crate::grafts::Workshop;
 
 /// The programs, and their work: a tenth to a third of a second for each run.
-const WORK: [(&str, &[&str]); 9] = [
+const WORK: [(&str, &[&str]); 10] = [
     ("map", &["20000", "1000000"]),
+    ("boxed", &["400000"]),
     ("larson", &["2000000", "50"]),
     ("pipeline", &["800000"]),
     ("growth", &["400"]),

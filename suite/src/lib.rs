@@ -10,6 +10,7 @@ pub const BUMP: &str = include_str!("../bump/bump.c");
 pub const fn source(name: &str) -> Option<&'static str> {
     Some(match name.as_bytes() {
         b"blocks" => include_str!("../blocks/blocks.c"),
+        b"boxed" => include_str!("../boxed/boxed.c"),
         b"bursts" => include_str!("../bursts/bursts.c"),
         b"dataset" => include_str!("../dataset/dataset.c"),
         b"fragments" => include_str!("../fragments/fragments.c"),

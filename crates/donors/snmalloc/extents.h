@@ -313,7 +313,8 @@ public:
 	}
 
 	/* Takes what is resident, up to as much as is above `rest` bytes, in one range of whole pages of `page` bytes; or none,
-	 * if there is nothing as large as a page. */
+	 * if there is nothing as large as a page. All that is free of a huge page goes with it, since what nobody has used is
+	 * in memory, too. */
 	TakenRange take_above(size_t rest, size_t page)
 	{
 		if (bytes() <= rest)
@@ -341,6 +342,9 @@ public:
 				if (from >= to)
 					continue;
 				from = bits::max(from, to - bits::min(most, to - from));
+				PALGraft::round_to_huge_pages(from, to);
+				from = bits::max(from, bits::align_up(extent.start, page));
+				to = bits::min(to, bits::align_down(extent.end(), page));
 				return take_part(extent, from, to - from);
 			}
 		}

@@ -40,9 +40,11 @@
 	abort();
 }
 
+#include "huge_pages.h"
+
 namespace snmalloc
 {
-class PALGraft
+class PALGraft : public HugePages
 {
 	/* The page map is an array with an entry for each 16 KiB of the address space: 256 GiB for 48 bits, of which little
 	 * is ever used. Its place is chosen, but not mapped; pieces are mapped together with the memory that they describe.
@@ -190,23 +192,6 @@ class PALGraft
 		return at >= page_map_start && at < page_map_end;
 	}
 
-	/* The first mappings, up to this number of bytes, have no huge pages, whatever the system's setting. */
-	static constexpr size_t WITHOUT_HUGE_PAGES = 32 << 20;
-	GRAFT_EARLY static inline stl::Atomic<size_t> mapped_blocks{0};
-	/* All of that is in these two: the first mapping, and those at `next_place`. */
-	struct Addresses {
-		uintptr_t start, end;
-	};
-	static inline Addresses small_pages[2] = {{UINTPTR_MAX, 0}, {UINTPTR_MAX, 0}};
-
-	static bool has_small_pages(uintptr_t at)
-	{
-		for (const Addresses &part : small_pages)
-			if (at >= part.start && at < part.end)
-				return true;
-		return false;
-	}
-
 	/* Whether the kernel is asked to move pages. */
 	static inline stl::Atomic<bool> can_move{true};
 
@@ -277,19 +262,10 @@ class PALGraft
 		uintptr_t start = reinterpret_cast<uintptr_t>(blocks);
 		if (start == place)
 			places_end = bits::max(places_end, start + size);
-		Addresses &part = small_pages[place != 0];
 		if (!mitigations(metadata_protection))
 			next_place.store(place ? round_up(start + size) : bits::align_down(start - start / 32, HUGE_PAGE),
 			                 stl::memory_order_relaxed);
-		/* With huge pages, the first write makes 2 MiB resident: too much for a small program. */
-		size_t before = mapped_blocks.load(stl::memory_order_relaxed);
-		if (!donor_allow_thp() || before < WITHOUT_HUGE_PAGES) {
-			size_t small = donor_allow_thp() ? bits::min(size, WITHOUT_HUGE_PAGES - before) : size;
-			graft_apart_madvise(blocks, small, MADV_NOHUGEPAGE);
-			part.start = bits::min(part.start, start);
-			part.end = bits::max(part.end, start + small);
-		}
-		mapped_blocks.fetch_add(size, stl::memory_order_relaxed);
+		begin_mapping(blocks, size, place != 0);
 		return blocks;
 	}
 
@@ -306,14 +282,6 @@ public:
 	}
 
 private:
-	/* For the huge pages within the block. */
-	static void advise_huge_pages(void *block, size_t size, int advice)
-	{
-		uintptr_t start = reinterpret_cast<uintptr_t>(block), from = bits::align_up(start, HUGE_PAGE);
-		uintptr_t to = bits::align_down(start + size, HUGE_PAGE);
-		graft_apart_madvise(reinterpret_cast<void *>(from), to - from, advice);
-	}
-
 	static uintptr_t round_down(uintptr_t at)
 	{
 		return at & ~(page_size - 1);
@@ -376,12 +344,6 @@ public:
 		return nullptr;
 	}
 
-	/* How much is mapped for blocks. */
-	static size_t mapped_bytes() noexcept
-	{
-		return mapped_blocks.load(stl::memory_order_relaxed);
-	}
-
 	/* Reserves address space. With a page map at a random place, upstream's first request is for that, and always gets a
 	 * place. All later requests are made with upstream's lock held. */
 	static void *reserve(size_t size) noexcept
@@ -430,37 +392,8 @@ public:
 #endif
 	}
 
-	/* A block of this size or more may be on huge pages. */
-	static constexpr size_t HUGE_BLOCK = 4 << 20;
-	static constexpr size_t HUGE_PAGE = 2 << 20;
-
-	/* Requests huge pages for the part of a large block that fills them: one page fault in place of 512, and the kernel
-	 * clears the same memory. The rest of the block keeps its small pages, so that no more becomes resident than is
-	 * written. Each such block may split a mapping twice, and a process may have 65,530 of them. */
-	static void prefer_huge_pages(void *block, size_t size) noexcept
-	{
-		constexpr size_t most_ranges = 4096;
-		if (donor_allow_thp() && huge_ranges.load(stl::memory_order_relaxed) <= most_ranges)
-			advise_huge_pages(block, size, MADV_HUGEPAGE);
-	}
-
-	/* Ends the request for huge pages when the block is freed. What takes its place may be small: its first write would
-	 * make 2 MiB resident, and later the kernel might make a huge page of the little that is there. */
-	static void end_huge_pages(void *block, size_t size) noexcept
-	{
-		if (size >= HUGE_BLOCK && size >= least_apart() && donor_allow_thp() && donor_purge_delay() == 0)
-			advise_huge_pages(block, size, MADV_NOHUGEPAGE);
-	}
-
 	/* The smallest block whose pages are moved; a multiple of a chunk. */
 	static constexpr size_t MOVED_AT_LEAST = 1 << 20;
-
-	/* The smallest block that may become a mapping of its own after its end, of which a process may have 65,530: this keeps
-	 * their number to some thousands, however much is mapped. */
-	static size_t least_apart() noexcept
-	{
-		return mapped_blocks.load(stl::memory_order_relaxed) / 1024;
-	}
 
 	/* The smallest block that is worth moving. Moved pages are a mapping of their own. */
 	static size_t least_moved() noexcept
@@ -521,14 +454,9 @@ public:
 		/* A new mapping in place of what is left can become one with its neighbours. */
 		if (!map(from, size, PROT_READ | PROT_WRITE, MAP_FIXED))
 			return Move::source_lost;
-		uintptr_t start = reinterpret_cast<uintptr_t>(from);
-		if (!donor_allow_thp() || has_small_pages(start))
-			graft_apart_madvise(from, size, MADV_NOHUGEPAGE);
+		begin_again(from, size);
 		return Move::done;
 	}
-
-	/* How many ranges of HUGE_BLOCK bytes and more are in use; not counted with checks. */
-	GRAFT_EARLY static inline stl::Atomic<size_t> huge_ranges{0};
 
 	/* Whether an entry of the page map can be read. */
 	static bool is_readable(const void *place)
@@ -564,6 +492,7 @@ public:
 			return;
 		void *pages = reinterpret_cast<void *>(from);
 		if (donor_purge_delay() == 0) {
+			leave_huge_pages(from, to);
 			/* Linux has MADV_FREE since 4.5. */
 			if (donor_purge_decommits() || graft_apart_madvise(pages, to - from, MADV_FREE))
 				graft_apart_madvise(pages, to - from, MADV_DONTNEED);

@@ -38,8 +38,6 @@ struct SharedRange {
 		GRAFT_EARLY static inline stl::Atomic<size_t> live_bytes{0};
 		/* Of these, large blocks. */
 		GRAFT_EARLY static inline stl::Atomic<size_t> large_bytes{0};
-		/* Threads' allocators, with those whose thread has ended. */
-		GRAFT_EARLY static inline stl::Atomic<size_t> allocators{0};
 		/* The most that is mapped before it is needed; what stays mapped that nobody uses, and how much of it is unmapped at
 		 * once. */
 		static constexpr size_t MOST_GROWTH = 32 << 20, MOST_UNUSED = 48 << 20, LEAST_UNMAPPED = 4 << 20;
@@ -57,7 +55,7 @@ struct SharedRange {
 		/* The bytes that may be in use when all blocks are freed: slabs that are not quite empty, metadata. */
 		static size_t rest()
 		{
-			return (384 << 10) * (1 + allocators.load(stl::memory_order_relaxed));
+			return (384 << 10) * (1 + PALGraft::allocators.load(stl::memory_order_relaxed));
 		}
 
 		/* The most that is kept: purge_debt, but a quarter of it as long as the program has needed nothing again; or a share
@@ -85,7 +83,7 @@ struct SharedRange {
 				size_t count = 0;
 				with(lock, [&]() {
 					while (count < BATCH && (batch[count] = extents.take_above(rest, page)).start != nullptr)
-						given_bytes = bits::min(given_bytes + batch[count++].size, credit());
+						given_bytes = bits::min(given_bytes + batch[count++].resident, credit());
 				});
 				for (size_t i = 0; i < count; i++)
 					PALGraft::notify_not_using(batch[i].start.unsafe_ptr(), batch[i].size);
@@ -280,7 +278,7 @@ struct SharedRange {
 		/* Counts an allocator of a thread. */
 		static void count_allocator()
 		{
-			allocators.fetch_add(1, stl::memory_order_relaxed);
+			PALGraft::allocators.fetch_add(1, stl::memory_order_relaxed);
 		}
 
 		void trim()

@@ -139,6 +139,25 @@ struct ThreadRange {
 				if (count > 0)
 					parent.dealloc_ranges(batch, count);
 			} while (count == BATCH);
+			give_back_fresh(true);
+		}
+
+		/* Gives back what was not used yet. On a huge page it is resident all the same. */
+		void give_back_fresh(bool only_huge_pages)
+		{
+			for (;;) {
+				TakenRange taken = fresh.take_up_to(GREAT / 2);
+				if (taken.start == nullptr)
+					return;
+				if (PALGraft::is_on_huge_page(taken.start.unsafe_uintptr())) {
+					parent.dealloc_range(taken.start, taken.size);
+				} else if (only_huge_pages) {
+					fresh.add(taken.start, taken.size);
+					return;
+				} else {
+					parent.dealloc_fresh(taken.start, taken.size);
+				}
+			}
 		}
 
 		/* Keeps a range as a whole, or none, and gives back the one that was kept so far. */
@@ -345,12 +364,7 @@ struct ThreadRange {
 			report();
 			keep_spare({});
 			give_back(0);
-			for (;;) {
-				TakenRange taken = fresh.take_up_to(GREAT / 2);
-				if (taken.start == nullptr)
-					return;
-				parent.dealloc_fresh(taken.start, taken.size);
-			}
+			give_back_fresh(false);
 		}
 	};
 };

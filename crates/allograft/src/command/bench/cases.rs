@@ -3,10 +3,11 @@
 use crate::similar::similar;
 
 /// In the order of the suite's own table.
-pub(super) const NAMES: [&str; 12] = [
+pub(super) const NAMES: [&str; 13] = [
     "map",
     "map-kept",
     "map-large",
+    "boxed",
     "larson",
     "pipeline",
     "growth",

@@ -44,10 +44,11 @@ const fn workload(
     Workload { name, source, work, quick, sizes: &[], threads: &[1, 8] }
 }
 
-static WORKLOADS: [Workload; 12] = [
+static WORKLOADS: [Workload; 13] = [
     workload("map", "map", &["20000", "1000000"], &["100", "1000"]),
     workload("map-kept", "map", &["20000", "2000000", "1"], &["100", "1000", "1"]),
     workload("map-large", "map", &["500000", "500000"], &["1000", "1000"]),
+    workload("boxed", "boxed", &["800000"], &["1000"]),
     workload("larson", "larson", &["2000000", "50"], &["1000", "2"]),
     workload("pipeline", "pipeline", &["800000"], &["1000"]),
     workload("growth", "growth", &["400"], &["8"]),
