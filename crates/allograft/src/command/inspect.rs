@@ -3,16 +3,18 @@
 mod images;
 pub(super) mod overview;
 mod processes;
+mod reader;
 
 use std::fmt::Display;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
 use hosts::System;
-use inspector::{Libc, Link, Loader, Report};
+use inspector::{Libc, Link, Report};
+use reader::Reader;
 
 use crate::command::verdict;
 use crate::failure::{Failure, REPORT, mend};
@@ -138,7 +140,7 @@ impl Inspect {
         let hashed = self.sbom.is_some();
         let root = self.root.as_deref();
         let system = System::new(root).map_err(|error| unreadable(root.unwrap_or(Path::new("/")), error))?;
-        let mut reader = Reader { loader: Loader::new(&system), system: &system, hashed };
+        let mut reader = Reader::new(&system, hashed);
         let progress = output.progress();
         let (mut inspected, mut seen) = (Vec::new(), Vec::new());
         for path in &self.files {
@@ -148,15 +150,12 @@ impl Inspect {
                 continue;
             }
             if path.is_dir() {
-                let before = inspected.len();
-                reader.folder(path, &mut inspected, &|path| progress.step(&path.display().to_string()));
-                if inspected.len() == before {
+                let mut files = reader.folder(path, &|path| progress.step(&path.display().to_string()));
+                if files.is_empty() {
                     let failure = cannot(path, "it holds no ELF file and no static archive");
-                    inspected.push(Inspected::unread(path.clone(), failure));
+                    files.push(Inspected::unread(path.clone(), failure));
                 }
-                for file in &mut inspected[before..] {
-                    file.in_folder = true;
-                }
+                inspected.extend(files.into_iter().map(|file| Inspected { in_folder: true, ..file }));
             } else if is_packed(path) {
                 progress.step(&path.display().to_string());
                 inspect_packed(path, hashed, &mut inspected);
@@ -392,110 +391,6 @@ fn inspect_packed(path: &Path, hashed: bool, inspected: &mut Vec<Inspected>) {
     }
 }
 
-/// Inspects files, with the libraries that they have in a system.
-struct Reader<'s> {
-    system: &'s System,
-    loader: Loader<'s>,
-    /// Whether the checksums of files are wanted.
-    hashed: bool,
-}
-
-impl Reader<'_> {
-    fn file(&mut self, path: PathBuf) -> Inspected {
-        let bytes = match read(&path) {
-            Ok(bytes) => bytes,
-            Err(error) => return Inspected::unread(path.clone(), unreadable(&path, error)),
-        };
-        let sha256 = self.hashed.then(|| hosts::sha256(&bytes));
-        let backup_of = hosts::backup_of(&path, &bytes);
-        Inspected { result: self.report(&path, &bytes), sha256, image: None, in_folder: false, backup_of, path }
-    }
-
-    fn report(&mut self, path: &Path, bytes: &[u8]) -> Result<Report, Failure> {
-        let place = self.system.place(path).map_err(|error| cannot(path, error))?;
-        self.loader.inspect(bytes, &place).map_err(|error| cannot(path, &error).with_help(error.help()))
-    }
-
-    /// Inspects every file under `folder` that looks like an ELF file or an archive, in the order of the paths.
-    fn folder(&mut self, folder: &Path, inspected: &mut Vec<Inspected>, progress: &dyn Fn(&Path)) {
-        let entries = fs::read_dir(folder).and_then(|entries| entries.collect::<Result<Vec<_>, _>>());
-        let mut entries = match entries {
-            Ok(entries) => entries,
-            Err(error) => {
-                inspected.push(Inspected::unread(folder.to_owned(), unreadable(folder, error)));
-                return;
-            }
-        };
-        entries.sort_by_key(fs::DirEntry::file_name);
-        for entry in entries {
-            let path = entry.path();
-            match entry.file_type() {
-                Ok(kind) if kind.is_dir() => self.folder(&path, inspected, progress),
-                Ok(kind) if kind.is_file() => match worth_inspecting(&path) {
-                    Ok(false) => {}
-                    Ok(true) => {
-                        progress(&path);
-                        inspected.push(self.file(path));
-                    }
-                    Err(error) => {
-                        inspected.push(Inspected::unread(path.clone(), unreadable(&path, error)));
-                    }
-                },
-                _ => {}
-            }
-        }
-    }
-}
-
 fn report(path: &Path, bytes: &[u8]) -> Result<Report, Failure> {
     inspector::inspect(bytes).map_err(|error| cannot(path, &error).with_help(error.help()))
-}
-
-/// Reads the file's bytes. It does not map the file: if another process truncated a mapped file, a signal would end
-/// this program.
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    // Opening a pipe or a device could wait forever.
-    if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("it is neither a file nor a folder"));
-    }
-    let file = File::open(path)?;
-    read_of_size(&file, file.metadata()?.len())
-}
-
-/// Reads the rest of `source`, which must be `size` bytes.
-fn read_of_size(source: impl Read, size: u64) -> io::Result<Vec<u8>> {
-    let room = usize::try_from(size).map_err(|_| io::ErrorKind::FileTooLarge)?;
-    let mut bytes = Vec::new();
-    bytes.try_reserve_exact(room).map_err(|_| io::Error::other(format!("there is no memory for its {size} bytes")))?;
-    source.take(size).read_to_end(&mut bytes)?;
-    match bytes.len() as u64 {
-        found if found == size => Ok(bytes),
-        found => Err(io::Error::other(format!(
-            "it was cut while it was read: found {found} bytes, expected {size}; inspect it when nobody writes it"
-        ))),
-    }
-}
-
-fn worth_inspecting(path: &Path) -> io::Result<bool> {
-    let mut start = Vec::new();
-    File::open(path)?.take(8).read_to_end(&mut start)?;
-    Ok(start.starts_with(b"\x7fELF") || start == b"!<arch>\n")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_that_is_cut_meanwhile_is_an_error() {
-        let file = tempfile::NamedTempFile::new().expect("a file");
-        fs::write(file.path(), [7; 10_000]).expect("content");
-        assert_eq!(read(file.path()).expect("all of it"), [7; 10_000]);
-        let opened = File::open(file.path()).expect("a file");
-        File::options().write(true).open(file.path()).expect("a file").set_len(4_000).expect("a cut");
-        let error = read_of_size(opened, 10_000).expect_err("what is gone");
-        assert!(error.to_string().contains("found 4000 bytes, expected 10000"), "{error}");
-        fs::write(file.path(), b"").expect("nothing");
-        assert_eq!(read(file.path()).expect("nothing"), b"");
-    }
 }

@@ -1,8 +1,7 @@
 //! Identifies allocators by the symbols around `malloc`: whose internals are present, and to which of them `malloc`
 //! belongs.
 
-use std::collections::{HashMap, HashSet};
-
+use foldhash::{HashMap, HashSet};
 use memchr::memmem;
 
 use crate::elf::{Definition, STB_GLOBAL, STB_LOCAL, Symbol};
@@ -22,6 +21,9 @@ const PARTS: &[(&str, Part)] = &[
     ("heap.PageAllocator.alloc", Part::Zig),
     ("heap.smp_allocator", Part::Zig),
 ];
+
+/// Each of them begins with one of these; few other names have them.
+const BEGINNINGS: [&str; 2] = ["__r", "heap."];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
@@ -74,6 +76,7 @@ impl<'a> Marks<'a> {
         'a: 's,
     {
         let parts: Vec<_> = PARTS.iter().map(|&(text, part)| (memmem::Finder::new(text), part)).collect();
+        let beginnings: Vec<_> = BEGINNINGS.iter().map(memmem::Finder::new).collect();
         let mut marks = Marks::default();
         for symbol in symbols {
             if symbol.is_defined() {
@@ -85,7 +88,7 @@ impl<'a> Marks<'a> {
             } else if symbol.is_needed() {
                 marks.needed.insert(symbol.name);
             }
-            if symbol.name.len() >= 10 {
+            if symbol.name.len() >= 10 && beginnings.iter().any(|finder| finder.find(symbol.name).is_some()) {
                 for (finder, part) in &parts {
                     if !marks.parts.contains(part) && finder.find(symbol.name).is_some() {
                         marks.parts.push(*part);
@@ -268,6 +271,13 @@ mod tests {
 
     fn symbol(name: &str, value: u64, binding: u8) -> Symbol<'_> {
         Symbol { name: name.as_bytes(), value, size: 8, place: Definition::Section(1), binding, kind: 2, visibility: 0 }
+    }
+
+    #[test]
+    fn every_part_begins_as_the_first_search_expects() {
+        for (text, _) in PARTS {
+            assert!(text.len() >= 10 && BEGINNINGS.iter().any(|beginning| text.starts_with(beginning)), "{text}");
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use inspector::{Mapped, Tree, TreeFile};
 
-use super::super::read;
+use super::super::reader::read;
 use crate::json::{Footprint, Preload};
 
 const DELETED: &[u8] = b" (deleted)";
