@@ -2,6 +2,8 @@
 //!
 //! | module | what lives there |
 //! | --- | --- |
+//! | `asked` | the most that each program of the suite asks for at once |
+//! | `behind` | the rows of the suite in which the default takes more than glibc |
 //! | `chart` | the README's chart |
 //! | `heap` | the cost of a profile of the heap |
 //! | `compare` | this tree's donor, compared with another commit's |
@@ -26,6 +28,8 @@
 //! | `strings` | our string functions, compared with musl's and glibc's |
 //! | `suite` | the suite, run by `allograft bench`, and its tables in the docs |
 
+mod asked;
+mod behind;
 mod chart;
 mod compare;
 mod counting;
@@ -80,6 +84,8 @@ enum Experiment {
     Strings(PassedArgs),
     /// The suite, by `allograft bench`
     Suite(PassedArgs),
+    /// The most bytes that each program of the suite asks for at once
+    Asked(asked::AskedArgs),
     /// Put the tables of the kept figures into the docs, and make the README's chart
     Tables,
     /// Widely used programs, with every donor
@@ -123,7 +129,9 @@ fn main() -> ExitCode {
         Some(Experiment::Profile(args)) => profile::bench(&args),
         Some(Experiment::Strings(handed)) => strings::bench(&handed.arguments),
         Some(Experiment::Suite(handed)) => suite::bench(&handed.arguments),
+        Some(Experiment::Asked(args)) => asked::bench(&args),
         Some(Experiment::Tables) => suite::tables()
+            .and_then(|()| behind::TABLE.write())
             .and_then(|()| real::TABLE.write())
             .and_then(|()| rest::TABLE.write())
             .and_then(|()| dynamic::TABLE.write())

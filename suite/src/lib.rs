@@ -1,4 +1,8 @@
-//! The sources of the suite's programs, in C. A program's folder has its name.
+//! The suite's programs, in C, and its cases. A program's folder has its name.
+
+mod cases;
+
+pub use cases::{CASES, Case, names};
 
 /// The header that the programs include: `workload.h`.
 pub const HEADER: &str = include_str!("../workload.h");

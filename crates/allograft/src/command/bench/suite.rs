@@ -14,55 +14,12 @@ use measure::case::{Case, Invocation};
 use super::arms::{self, Arm, Libc, Selection};
 use super::host::StockMusl;
 use super::preparation::{case_arms, each_or_none, input, make_all, native};
-use super::{Scratch, Work, template, words};
+use super::{Scratch, Work, words};
 use crate::failure::{Failure, mend};
 use crate::output::{Output, printable};
 
 /// The kind of the suite's results.
 pub(super) const KIND: &str = "suite";
-
-/// A program of the suite and its work.
-struct Workload {
-    name: &'static str,
-    source: &'static str,
-    /// The arguments after the number of threads. `{size}` is the size of the work, if there are several.
-    work: &'static [&'static str],
-    /// Its arguments for a quick run.
-    quick: &'static [&'static str],
-    sizes: &'static [u64],
-    /// The default numbers of threads.
-    threads: &'static [u32],
-}
-
-const fn workload(
-    name: &'static str,
-    program: &'static str,
-    work: &'static [&'static str],
-    quick: &'static [&'static str],
-) -> Workload {
-    let source = suite::source(program).expect("a program of the suite");
-    Workload { name, source, work, quick, sizes: &[], threads: &[1, 8] }
-}
-
-static WORKLOADS: [Workload; 13] = [
-    workload("map", "map", &["20000", "1000000"], &["100", "1000"]),
-    workload("map-kept", "map", &["20000", "2000000", "1"], &["100", "1000", "1"]),
-    workload("map-large", "map", &["500000", "500000"], &["1000", "1000"]),
-    workload("boxed", "boxed", &["800000"], &["1000"]),
-    workload("larson", "larson", &["2000000", "50"], &["1000", "2"]),
-    workload("pipeline", "pipeline", &["800000"], &["1000"]),
-    workload("growth", "growth", &["400"], &["8"]),
-    workload("blocks", "blocks", &["4000"], &["8"]),
-    workload("small", "small", &["12000"], &["8"]),
-    workload("fragments", "fragments", &["60"], &["1"]),
-    workload("bursts", "bursts", &["2000"], &["16"]),
-    workload("http", "http", &["12000"], &["100"]),
-    Workload {
-        sizes: &[4, 8],
-        threads: &[8],
-        ..workload("dataset", "dataset", &["{size}", "30000"], &["{size}", "100"])
-    },
-];
 
 /// The parser of the names of cases.
 #[derive(Debug, Clone, Copy)]
@@ -73,7 +30,7 @@ impl TypedValueParser for Cases {
 
     fn parse_ref(&self, parser: &clap::Command, _: Option<&clap::Arg>, word: &OsStr) -> Result<String, clap::Error> {
         words::case(word).map(str::to_owned).ok_or_else(|| {
-            let names: Vec<&str> = WORKLOADS.iter().map(|workload| workload.name).collect();
+            let names: Vec<&str> = suite::names().collect();
             let message = format!(
                 "`{}` is not a case of the suite, which has {}\n\n  tip: a program and its arguments are measured alone: \
                  `allograft bench PROGRAM ARGS`\n",
@@ -85,7 +42,7 @@ impl TypedValueParser for Cases {
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(WORKLOADS.iter().map(|workload| PossibleValue::new(workload.name))))
+        Some(Box::new(suite::names().map(PossibleValue::new)))
     }
 }
 
@@ -117,23 +74,22 @@ pub(super) fn prepare(
     }
     let folder = Scratch::new()?;
     let compiler = Compiler::find(choice, host, folder.path())?;
-    let chosen =
-        |workload: &&Workload| choice.names.is_empty() || choice.names.iter().any(|name| name == workload.name);
-    let workloads: Vec<&Workload> = WORKLOADS.iter().filter(chosen).collect();
+    let is_chosen = |case: &&suite::Case| choice.names.is_empty() || choice.names.iter().any(|name| name == case.name);
+    let chosen: Vec<&suite::Case> = suite::CASES.iter().filter(is_chosen).collect();
     // Each arm has one folder, which contains the programs under their names.
     let built = make_all(&arms, 1, output, interrupted, |arm, number| {
         let home = folder.path().join(format!("arm{number}"));
-        compiler.make(arm, host, &workloads, &home)?;
+        compiler.make(arm, host, &chosen, &home)?;
         Ok(home)
     })?;
     let mut cases = Vec::new();
-    for workload in &workloads {
-        let threads = if choice.threads.is_empty() { workload.threads } else { choice.threads };
-        let sizes = each_or_none(workload.sizes);
+    for case in &chosen {
+        let threads = if choice.threads.is_empty() { case.threads } else { choice.threads };
+        let sizes = each_or_none(case.sizes);
         for (threads, size) in threads.iter().flat_map(|threads| sizes.clone().map(move |size| (*threads, size))) {
-            let invoke = |_: &Arm, home: &Path| workload.invocation(home, threads, size, choice.quick);
+            let invoke = |_: &Arm, home: &Path| invocation(case, home, threads, size, choice.quick);
             let arms = case_arms(&arms, &built, invoke);
-            cases.push(Case { name: workload.name.to_owned(), threads: Some(threads), size, arms });
+            cases.push(Case { name: case.name.to_owned(), threads: Some(threads), size, arms });
         }
     }
     Ok(Work {
@@ -149,18 +105,9 @@ pub(super) fn prepare(
     })
 }
 
-impl Workload {
-    fn invocation(&self, home: &Path, threads: u32, size: Option<u64>, quick: bool) -> Invocation {
-        let size = size.unwrap_or_default().to_string();
-        let work = if quick { self.quick } else { self.work }
-            .iter()
-            .map(|word| template::filled(word, &[("size", &size)]).into());
-        Invocation {
-            program: home.join(self.name),
-            arguments: std::iter::once(threads.to_string().into()).chain(work).collect(),
-            ..Invocation::default()
-        }
-    }
+fn invocation(case: &suite::Case, home: &Path, threads: u32, size: Option<u64>, quick: bool) -> Invocation {
+    let arguments = case.arguments(threads, size, quick).into_iter().map(Into::into).collect();
+    Invocation { program: home.join(case.name), arguments, ..Invocation::default() }
 }
 
 /// A C compiler, and the headers that it needs for musl.
@@ -185,10 +132,10 @@ impl Compiler {
         let failed = |error: std::io::Error| {
             Failure::usage(format!("cannot write the suite's sources: {error}")).with_help(mend(&error))
         };
-        for workload in &WORKLOADS {
-            let home = sources.join(workload.name);
+        for case in &suite::CASES {
+            let home = sources.join(case.name);
             fs::create_dir_all(&home).map_err(failed)?;
-            fs::write(home.join("program.c"), workload.source).map_err(failed)?;
+            fs::write(home.join("program.c"), case.source).map_err(failed)?;
         }
         fs::write(sources.join("workload.h"), suite::HEADER).map_err(failed)?;
         fs::write(sources.join("bump.c"), suite::BUMP).map_err(failed)?;
@@ -206,16 +153,16 @@ impl Compiler {
     }
 
     /// Builds every program of the suite for an arm, in `home`.
-    fn make(&self, arm: &Arm, host: &StockMusl, workloads: &[&Workload], home: &Path) -> Result<(), Failure> {
+    fn make(&self, arm: &Arm, host: &StockMusl, cases: &[&suite::Case], home: &Path) -> Result<(), Failure> {
         let libdir = home.join("lib");
         host.copy(arm, &libdir)?;
         let bump = home.join("bump.o");
         if matches!(arm.libc, Libc::Bump) {
             self.compile(&self.sources.join("bump.c"), &bump)?;
         }
-        for workload in workloads {
-            let source = self.sources.join(workload.name).join("program.c");
-            let (object, program) = (home.join(format!("{}.o", workload.name)), home.join(workload.name));
+        for case in cases {
+            let source = self.sources.join(case.name).join("program.c");
+            let (object, program) = (home.join(format!("{}.o", case.name)), home.join(case.name));
             if matches!(arm.libc, Libc::Glibc) {
                 run(self.command().arg("-no-pie").arg(&source).arg("-o").arg(&program))?;
                 is_glibc(&program)?;
@@ -278,14 +225,4 @@ fn run(command: &mut Command) -> Result<(), Failure> {
     Err(Failure::usage(format!("`{program}` failed ({})", output.status))
         .with_help("name another compiler with `--cc`, and musl's headers with `--include`")
         .saying(&said))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_case_has_its_name_in_the_list() {
-        assert_eq!(WORKLOADS.each_ref().map(|workload| workload.name), super::super::cases::NAMES);
-    }
 }

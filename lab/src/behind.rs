@@ -1,0 +1,91 @@
+//! The rows of the suite in which the default donor takes more than glibc, beside what each program asks for.
+
+use measure::report::bytes;
+use measure::results::{CaseArm, CaseResult, Results};
+use xtask::page::{KeptTable, Table};
+
+use crate::asked::Asked;
+
+/// The table in the docs.
+pub(crate) const TABLE: KeptTable<Results> = KeptTable {
+    figures: "docs/figures/suite.json",
+    place: Table {
+        page: "docs/bench-figures.md",
+        begin: "<!-- behind: made by `cargo xtask bench tables` -->",
+        end: "<!-- /behind -->",
+    },
+    // The other figures are in the tree as well, and the test below reads both.
+    text: |results| table(results, &Asked::kept().expect("docs/figures has what the programs ask for")),
+};
+/// The default donor, and the arm that it is compared with.
+const DEFAULT: &str = "snmalloc";
+const GLIBC: &str = "glibc";
+
+/// A ratio, with the least and the greatest value that the intervals of both its sides allow.
+#[derive(Debug, Clone, Copy)]
+struct Interval {
+    value: f64,
+    low: f64,
+    high: f64,
+}
+
+impl Interval {
+    /// The default's time to glibc's. Both were measured relative to stock's.
+    fn of_time(default: &CaseArm, glibc: &CaseArm) -> Option<Interval> {
+        let (default, glibc) = (default.ratio_to_stock?, glibc.ratio_to_stock?);
+        Some(Interval {
+            value: default.value / glibc.value,
+            low: default.low? / glibc.high?,
+            high: default.high? / glibc.low?,
+        })
+    }
+}
+
+fn table(results: &Results, asked: &Asked) -> String {
+    let mut text = "| | time to glibc's | peak to glibc's | it asks for | peak: default | glibc | stock |\n\
+                    | --- | --- | --- | --- | --- | --- | --- |\n"
+        .to_owned();
+    let mut others = 0;
+    for case in &results.cases {
+        match row(case, asked) {
+            Some(row) => text.push_str(&row),
+            None => others += 1,
+        }
+    }
+    format!("{text}\nThe other {others} rows are at most glibc's in time and peak.\n")
+}
+
+/// Returns the row of a case, if the default takes more time or memory than glibc in it.
+fn row(case: &CaseResult, asked: &Asked) -> Option<String> {
+    let arm = |name: &str| case.arms.iter().find(|arm| arm.name == name);
+    let (stock, default, glibc) = (case.arms.first()?, arm(DEFAULT)?, arm(GLIBC)?);
+    let time = Interval::of_time(default, glibc)?;
+    let peak = default.peak_memory_bytes? as f64 / glibc.peak_memory_bytes? as f64;
+    if time.value <= 1.0 && peak <= 1.005 {
+        return None;
+    }
+    let bold = |is_more: bool, text: String| if is_more { format!("**{text}**") } else { text };
+    let shown = |bytes_of: Option<u64>| bytes_of.map_or_else(String::new, bytes);
+    Some(format!(
+        "| {} | {} ({:.2}–{:.2}) | {} | {} | {} | {} | {} |\n",
+        case.title(),
+        bold(time.value > 1.0, format!("{:.2}", time.value)),
+        time.low,
+        time.high,
+        bold(peak > 1.005, format!("{peak:.2}")),
+        shown(asked.bytes(&case.name, case.threads, case.size)),
+        shown(default.peak_memory_bytes),
+        shown(glibc.peak_memory_bytes),
+        shown(stock.peak_memory_bytes),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_in_the_docs_is_that_of_the_kept_figures() {
+        TABLE.check().unwrap();
+    }
+}
