@@ -3,7 +3,12 @@
  *
  *     http [THREADS [REQUESTS]]                  a server with so many threads and connections, and so many requests
  *     http --serve PORT [THREADS]                the server alone, until it is ended
- *     http --load PORT [CONNECTIONS [SECONDS]]   the load alone; prints JSON for `allograft bench --load`
+ *     http --load PORT [CONNECTIONS [SECONDS [RATE]]]
+ *                                                the load alone; prints JSON for `allograft bench --load`
+ *
+ * Without RATE each connection sends its next request when it has the answer to the one before. With RATE, requests a second,
+ * each request is due at a moment that does not depend on the answers, and its latency counts from there: a server that stalls
+ * delays the requests that are due meanwhile, and each of them shows it.
  *
  * For each request the server allocates as a framework does: a buffer that grows, a block for each header's name and value, a
  * list of them, the body, the response. Connections stay open. The client allocates nothing while it sends requests.
@@ -15,6 +20,9 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -126,8 +134,10 @@ static uint16_t listen_on(uint16_t port) {
 
 struct client {
     uint16_t port;
+    int connection;    /* 0: not yet connected */
     uint64_t requests; /* the number to send; 0: until the time is over */
     double until;
+    double due, period; /* the moment of the next request, and the time between two; period 0: when the last one is answered */
     uint64_t answered, bytes;
     uint32_t *microseconds; /* of the first SAMPLES requests */
     size_t samples;
@@ -139,16 +149,38 @@ static double now(void) {
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-static void *ask(void *argument) {
-    struct client *client = argument;
-    struct sockaddr_in address = {
-        .sin_family = AF_INET, .sin_port = htons(client->port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+static int connect_to(uint16_t port) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int connection = socket(AF_INET, SOCK_STREAM, 0), on = 1;
     if (connection < 0 || connect(connection, (struct sockaddr *)&address, sizeof address) != 0) fail("connect");
     setsockopt(connection, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    return connection;
+}
+
+static void sleep_until(double moment) {
+    struct timespec time = {.tv_sec = (time_t)moment};
+    time.tv_nsec = (long)((moment - (double)time.tv_sec) * 1e9);
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL) == EINTR) {
+    }
+}
+
+static void record(struct client *client, double seconds) {
+    if (client->microseconds && client->samples < SAMPLES) client->microseconds[client->samples++] = (uint32_t)(seconds * 1e6);
+}
+
+static void *ask(void *argument) {
+    struct client *client = argument;
+    if (client->connection == 0) client->connection = connect_to(client->port);
+    int connection = client->connection;
     char buffer[BUFFER];
     while (client->requests ? client->answered < client->requests : now() < client->until) {
         double began = client->microseconds ? now() : 0;
+        if (client->period > 0) {
+            if (client->due >= client->until) break;
+            began = client->due;
+            client->due += client->period;
+            sleep_until(began);
+        }
         if (send(connection, REQUEST, sizeof REQUEST - 1, MSG_NOSIGNAL) != sizeof REQUEST - 1) fail("send");
         size_t length = 0, expected = 0;
         do {
@@ -161,9 +193,11 @@ static void *ask(void *argument) {
         } while (expected == 0 || length < expected);
         client->answered++;
         client->bytes += length;
-        if (client->microseconds && client->samples < SAMPLES) {
-            client->microseconds[client->samples++] = (uint32_t)((now() - began) * 1e6);
-        }
+        record(client, now() - began);
+    }
+    /* Requests that were due and could not be sent any more have waited at least until now. */
+    for (; client->period > 0 && client->due < client->until; client->due += client->period) {
+        record(client, client->until - client->due);
     }
     close(connection);
     return NULL;
@@ -174,16 +208,31 @@ static int in_order(const void *one, const void *other) {
     return (a > b) - (a < b);
 }
 
-static int load(uint16_t port, size_t connections, double seconds) {
+/* `rate`: requests a second, over all connections; 0: as many as are answered. */
+static int load(uint16_t port, size_t connections, double seconds, double rate) {
     static struct client clients[MAX_THREADS];
-    double began = now();
     for (size_t i = 0; i < connections; i++) {
-        clients[i] = (struct client){.port = port, .until = began + seconds};
+        clients[i] = (struct client){.port = port, .connection = connect_to(port)};
         clients[i].microseconds = malloc(SAMPLES * sizeof(uint32_t));
         if (clients[i].microseconds == NULL) fail("malloc");
     }
+#ifdef __linux__
+    /* By default a sleep may end 50 us late, which would be counted as the server's. The threads inherit this. */
+    if (rate > 0) prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
+#endif
+    /* At a rate the threads have a moment to start before the first request is due. */
+    double began = now() + (rate > 0 ? 0.01 : 0);
+    for (size_t i = 0; i < connections; i++) {
+        clients[i].until = began + seconds;
+        if (rate > 0) {
+            clients[i].due = began + (double)i / rate;
+            clients[i].period = (double)connections / rate;
+        }
+    }
     in_threads(connections, ask, clients, sizeof *clients);
     double took = now() - began;
+    /* At a rate, what was sent in time counts, however long the last answers took: that is in the latencies. */
+    if (rate > 0) took = seconds;
     size_t count = 0;
     uint64_t answered = 0;
     for (size_t i = 0; i < connections; i++) {
@@ -196,8 +245,9 @@ static int load(uint16_t port, size_t connections, double seconds) {
         memcpy(all + at, clients[i].microseconds, clients[i].samples * sizeof *all);
     }
     qsort(all, count, sizeof *all, in_order);
-    printf("{\"requests_per_second\": %.1f, \"p50_ms\": %.3f, \"p90_ms\": %.3f, \"p99_ms\": %.3f}\n", (double)answered / took,
-           all[count / 2] / 1e3, all[count * 9 / 10] / 1e3, all[count * 99 / 100] / 1e3);
+    printf("{\"requests_per_second\": %.1f, \"p50_ms\": %.3f, \"p90_ms\": %.3f, \"p99_ms\": %.3f, \"p999_ms\": %.3f}\n",
+           (double)answered / took, all[count / 2] / 1e3, all[count * 9 / 10] / 1e3, all[count * 99 / 100] / 1e3,
+           all[count * 999 / 1000] / 1e3);
     return 0;
 }
 
@@ -217,7 +267,7 @@ int main(int argc, char **argv) {
     }
     if (argc > 2 && strcmp(argv[1], "--load") == 0) {
         return load((uint16_t)argument(argc, argv, 2, 0, 1, 65535), (size_t)argument(argc, argv, 3, 4, 1, MAX_THREADS),
-                    (double)argument(argc, argv, 4, 3, 1, 3600));
+                    (double)argument(argc, argv, 4, 3, 1, 3600), (double)argument(argc, argv, 5, 0, 1, UINT32_MAX));
     }
     size_t threads = (size_t)argument(argc, argv, 1, 1, 1, MAX_THREADS);
     uint64_t requests = argument(argc, argv, 2, 40000, 1, UINT32_MAX);
