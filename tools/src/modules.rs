@@ -18,7 +18,7 @@ const LARGEST: [(&str, usize, usize); 9] = [
     ("hosts", 3, 0),
     ("images", 2, 2),
     ("inspector", 8, 4),
-    ("measure", 5, 3),
+    ("measure", 4, 3),
     ("profiler", 3, 3),
     ("surgery", 4, 0),
     ("transplant", 11, 6),

@@ -22,7 +22,13 @@ pub struct Invocation {
 pub struct Load {
     /// Puts load on the server once it listens, and prints the results.
     pub command: String,
+    /// The requests per second that replace `{rate}` in the command, and that the load has to keep. `None`: as many as
+    /// the server answers.
+    pub rate: Option<u64>,
 }
+
+/// The place of the rate in the command of a load.
+pub const RATE: &str = "{rate}";
 
 /// One of the programs that are compared.
 #[derive(Debug, Clone)]
@@ -52,6 +58,22 @@ impl Case {
     /// Returns its name for people: program, threads and size.
     pub fn title(&self) -> String {
         title(&self.name, self.threads, self.size)
+    }
+
+    /// Whether its arms are servers whose load takes a rate.
+    pub fn takes_rates(&self) -> bool {
+        let load = |arm: &Arm| arm.invocation.load.as_ref().is_some_and(|load| load.command.contains(RATE));
+        self.arms.iter().any(load)
+    }
+
+    /// Returns the case with a load of that many requests per second.
+    #[must_use]
+    pub fn at_rate(&self, rate: u64) -> Case {
+        let mut case = self.clone();
+        for load in case.arms.iter_mut().filter_map(|arm| arm.invocation.load.as_mut()) {
+            load.rate = Some(rate);
+        }
+        case
     }
 }
 

@@ -166,6 +166,9 @@ pub struct Figures {
 pub struct Service {
     /// Answered requests per second.
     pub requests_per_second: f64,
+    /// The requests per second that the load had to keep. `None`: as many as the server answers.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub rate: Option<u64>,
     /// The median time of a request, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub p50_ms: Option<f64>,
@@ -175,12 +178,44 @@ pub struct Service {
     /// The 99th percentile.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub p99_ms: Option<f64>,
+    /// The 99.9th percentile.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub p999_ms: Option<f64>,
+}
+
+/// The share of a rate's requests that have to be answered in time. The rest is for the moments in which a load
+/// generator starts and ends.
+pub const REACHED: f64 = 0.97;
+
+impl Service {
+    /// Returns the results of a load that had to keep a rate. If it did not, they have no percentiles: the requests
+    /// queued up for as long as the load lasted, so that their times say how long that was.
+    #[must_use]
+    pub fn at_rate(self, rate: u64) -> Service {
+        let service = Service { rate: Some(rate), ..self };
+        match service.is_reached() {
+            true => service,
+            false => Service { p50_ms: None, p90_ms: None, p99_ms: None, p999_ms: None, ..service },
+        }
+    }
+
+    /// Whether the load kept its rate, if it had one.
+    pub fn is_reached(&self) -> bool {
+        self.rate.is_none_or(|rate| self.requests_per_second >= rate as f64 * REACHED)
+    }
 }
 
 impl Figures {
     /// Returns the figure that is compared: the time; for a server, the time per request.
     pub fn cost(&self) -> f64 {
         self.service.map_or(self.wall_s, |service| 1.0 / service.requests_per_second)
+    }
+
+    /// Returns the time of a server's slow requests in milliseconds: the 99th percentile, or the greatest percentile
+    /// below it that the load reported. `None` if the load did not keep its rate, or reported none.
+    pub fn latency_ms(&self) -> Option<f64> {
+        let service = self.service?;
+        service.p99_ms.or(service.p90_ms).or(service.p50_ms).filter(|latency| *latency > 0.0)
     }
 
     /// Returns the seconds of processor time, in the program and in the kernel; for a server, per request. `None` if

@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | `case` | the arms of a comparison and the commands that run them |
 //! | `executor` | the interface to runs and their results: processes, or a mock in tests |
+//! | `rates` | servers at equal rates of requests: the latency curve |
 //! | `session` | checks, rounds and when to stop them |
 //! | `statistics` | ratios, intervals, tests, when to stop |
 //! | `process` | real runs: timed, traced for memory and for system calls, servers under load |
@@ -17,6 +18,7 @@ pub mod case;
 pub mod executor;
 pub mod machine;
 pub mod process;
+pub mod rates;
 pub mod recommendation;
 pub mod report;
 pub mod results;

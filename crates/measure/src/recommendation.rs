@@ -6,6 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::rates::Standing;
 use crate::report::figures;
 use crate::results::{ArmResult, CaseResult};
 use crate::statistics::{Ratio, holm};
@@ -137,6 +138,9 @@ pub fn recommend(arms: &[ArmResult], cases: &[CaseResult], objective: Objective)
         Some(candidate) => reason_to_take(candidate, &candidates, objective, rounds),
         None => reason_to_keep(&candidates, cases, objective, rounds),
     };
+    if let Some(candidate) = chosen {
+        reason.push_str(&latency(&candidate.arm.origin.name, cases));
+    }
     if let Some(code) = cases.iter().find_map(|case| case.exit_code.filter(|code| *code != 0)) {
         reason.push_str(&format!(
             " But the program ended with exit code {code} in every run, with stock too: this is of use only if it did \
@@ -150,6 +154,34 @@ pub fn recommend(arms: &[ArmResult], cases: &[CaseResult], objective: Objective)
         objective,
         pareto: pareto(arms),
     })
+}
+
+/// Says how the chosen arm's latencies stand to stock's at equal rates. Empty if they were not measured.
+fn latency(name: &str, cases: &[CaseResult]) -> String {
+    let mut text = String::new();
+    for case in cases.iter().filter(|case| !case.rates.is_empty()) {
+        let stands = |standing: Standing| {
+            figures::places(&case.rates, |rate| {
+                rate.arms.iter().any(|arm| arm.name == name && arm.standing == Some(standing))
+            })
+        };
+        let of = if cases.len() > 1 { format!(" of {}", case.title()) } else { String::new() };
+        let tail = figures::tail_name(&case.rates);
+        match (stands(Standing::Better), stands(Standing::Worse)) {
+            (None, None) => {
+                text.push_str(&format!(" At equal rates its {tail}{of} shows no certain difference from stock's."))
+            }
+            (better, worse) => {
+                if let Some(better) = better {
+                    text.push_str(&format!(" At equal rates its {tail}{of} is lower than stock's {better}."));
+                }
+                if let Some(worse) = worse {
+                    text.push_str(&format!(" But at equal rates its {tail}{of} is higher than stock's {worse}."));
+                }
+            }
+        }
+    }
+    text
 }
 
 fn candidates(arms: &[ArmResult]) -> Vec<Candidate<'_>> {

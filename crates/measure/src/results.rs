@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::case::{Case, title};
 use crate::executor::{Calls, Figures, Memory, Status};
 use crate::machine::{Disturbance, Machine};
+use crate::rates::RateResult;
 use crate::recommendation::Recommendation;
 use crate::session::{ArmRuns, Plan, Run, Session, Stopped, log_ratios, processor_log_ratios};
 use crate::statistics::{Method, Ratio, Spread, geometric_mean, median};
@@ -58,6 +59,9 @@ impl Results {
             arm.runs.clear();
             arm.warm_up.clear();
             arm.memory_runs.clear();
+        }
+        for arm in self.cases.iter_mut().flat_map(|case| &mut case.rates).flat_map(|rate| &mut rate.arms) {
+            arm.runs.clear();
         }
         self
     }
@@ -241,6 +245,9 @@ pub struct CaseResult {
     pub too_noisy: Option<String>,
     /// The arms, in order.
     pub arms: Vec<CaseArm>,
+    /// A server at equal rates, in ascending order. Empty if it was measured at full load alone.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub rates: Vec<RateResult>,
 }
 
 /// An arm in one comparison. Values that were not measured are absent.
@@ -319,12 +326,20 @@ impl CaseResult {
             disturbance,
             too_noisy,
             arms,
+            rates: Vec::new(),
         }
     }
 
     /// Returns its name for people.
     pub fn title(&self) -> String {
         title(&self.name, self.threads, self.size)
+    }
+
+    /// Returns the requests per second of the arm that answers the fewest. `None` for other programs than
+    /// servers.
+    pub fn least_requests_per_second(&self) -> Option<f64> {
+        let measured = self.arms.iter().filter(|arm| arm.failure.is_none());
+        measured.filter_map(|arm| Some(arm.typical?.service?.requests_per_second)).reduce(f64::min)
     }
 
     /// Describes the end of its runs, if it may be unintended: a linter ends with an error code, and so does a program
@@ -374,9 +389,11 @@ fn typical(runs: &[Figures]) -> Option<Figures> {
         };
         crate::executor::Service {
             requests_per_second: optional(|service| Some(service.requests_per_second)).unwrap_or_default(),
+            rate: runs.first().and_then(|run| run.service?.rate),
             p50_ms: optional(|service| service.p50_ms),
             p90_ms: optional(|service| service.p90_ms),
             p99_ms: optional(|service| service.p99_ms),
+            p999_ms: optional(|service| service.p999_ms),
         }
     });
     let mean = |of: fn(&Figures) -> f64| runs.iter().map(of).sum::<f64>() / (runs.len() as u64) as f64;
@@ -514,7 +531,9 @@ mod tests {
         let text = kept.json().unwrap();
         let read: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(read, serde_json::to_value(&kept).unwrap());
-        let runs: usize = kept.arms.iter().map(|arm| arm.runs.len()).sum();
+        let at_rates = kept.cases.iter().flat_map(|case| &case.rates).flat_map(|rate| &rate.arms);
+        let runs = kept.arms.iter().map(|arm| arm.runs.len()).chain(at_rates.map(|arm| arm.runs.len()));
+        let runs: usize = runs.sum();
         assert_eq!(text.lines().filter(|line| line.contains("\"round\":")).count(), runs, "a line for each run");
         // Reading does not round again.
         assert_eq!(serde_json::from_str::<Results>(&text).unwrap().as_kept().unwrap().json().unwrap(), text);

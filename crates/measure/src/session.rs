@@ -52,7 +52,27 @@ fn is_a_tenth(share: &f64) -> bool {
     (share - a_tenth()).abs() < f64::EPSILON
 }
 
+/// The least number of rounds at a rate: with fewer, the signed-rank test cannot find a difference.
+const LEAST_AT_A_RATE: usize = 6;
+/// The greatest number of rounds at a rate.
+const MOST_AT_A_RATE: usize = 60;
+/// The wanted half width of the intervals of latencies, relative to that of times: they vary far more.
+const OF_LATENCIES: f64 = 5.0;
+
 impl Plan {
+    /// Returns the plan for the latencies at a rate. The checks, and the runs for memory, are those at full load.
+    #[must_use]
+    pub fn at_a_rate(&self) -> Plan {
+        Plan {
+            least_rounds: LEAST_AT_A_RATE.min(self.most_rounds),
+            most_rounds: MOST_AT_A_RATE.min(self.most_rounds),
+            precision: self.precision * OF_LATENCIES,
+            memory_runs: 0,
+            count_calls: false,
+            ..self.clone()
+        }
+    }
+
     /// The wanted width of intervals.
     pub fn target(&self) -> Target {
         Target { precision: self.precision, of_the_difference: self.of_the_difference }
@@ -111,6 +131,15 @@ pub enum Progress<'p> {
     Memory(&'p str),
     /// Runs of this arm that count system calls.
     Calls(&'p str),
+    /// Runs of this arm that find a rate which it does not reach.
+    Capacity(&'p str),
+    /// A timed round at a rate of requests per second.
+    AtRate {
+        /// The rate.
+        rate: u64,
+        /// The round's number, from 1 on.
+        round: usize,
+    },
     /// A timed round.
     Round {
         /// The round's number, from 1 on.
@@ -260,7 +289,8 @@ pub fn processor_log_ratios(runs: &[Run], to: &[Run]) -> Vec<f64> {
     paired_logs(runs, to, Figures::processor_cost)
 }
 
-fn paired_logs(runs: &[Run], to: &[Run], figure: impl Fn(&Figures) -> Option<f64>) -> Vec<f64> {
+/// Returns the ratios of any figure of runs in the same rounds. A run without the figure is left out.
+pub(crate) fn paired_logs(runs: &[Run], to: &[Run], figure: impl Fn(&Figures) -> Option<f64>) -> Vec<f64> {
     let mut ratios = Vec::with_capacity(runs.len());
     let mut others = to.iter().peekable();
     for run in runs {

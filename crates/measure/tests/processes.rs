@@ -147,13 +147,13 @@ fn a_server_is_measured_under_load() {
     let serve = "exec python3 -m http.server --bind 127.0.0.1 {port}";
     // The load knows where the server is, and the server is there.
     let ask = "python3 -c 'import urllib.request; urllib.request.urlopen(\"http://127.0.0.1:{port}/\")' && echo 'Requests/sec: 250'";
-    let load = Load { command: ask.to_owned() };
+    let load = Load { command: ask.to_owned(), rate: None };
     let server = Invocation { load: Some(load), ..shell(serve) };
     let run = Processes::default().time(&server, LONG).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(run.figures.service.unwrap().requests_per_second, 250.0);
     assert!((run.figures.cost() - 0.004).abs() < 1e-12);
     assert!(Processes::default().memory(&server, LONG).unwrap().memory.unwrap().last_bytes > 1 << 20);
-    let mute = Load { command: "echo nothing".to_owned() };
+    let mute = Load { command: "echo nothing".to_owned(), rate: None };
     let error = Processes::default().time(&Invocation { load: Some(mute), ..server }, LONG).unwrap_err();
     assert!(error.to_string().contains("nothing"), "{error}");
 }

@@ -161,7 +161,7 @@ fn of_program(program: &Program, arms: &[RealArm], paths: &[PathBuf], quick: boo
             invocation: Invocation {
                 program: path.clone(),
                 arguments: arguments.iter().map(Into::into).collect(),
-                load: load.map(|command| Load { command: command.clone() }),
+                load: load.map(|command| Load { command: command.clone(), rate: None }),
                 ..Invocation::default()
             },
             broken: None,

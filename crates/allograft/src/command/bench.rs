@@ -2,6 +2,7 @@
 
 mod arms;
 mod cases;
+mod curve;
 mod dynamic;
 mod executable;
 mod host;
@@ -26,6 +27,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use measure::case::Case;
+use measure::rates::Rate;
 use measure::recommendation::Objective;
 use measure::results::{Input, Origin, Results};
 use measure::session::Plan;
@@ -69,6 +71,8 @@ pub(crate) use words::{case, first_value, measuring as command_to_measure, separ
   allograft bench --build '...' --html report.html --save results.json -- input.txt
   allograft bench --build '...' --server '{out} --port {port}' --load 'wrk --latency -d5 http://127.0.0.1:{port}/'
   allograft bench --server '{out} --port {port}' --load 'wrk --latency -d5 http://127.0.0.1:{port}/' ./server
+  # its latencies at equal rates, too
+  allograft bench --server '{out} --port {port}' --load 'wrk2 --latency -d15 -R{rate} http://127.0.0.1:{port}/' ./server
   # programs of the suite
   allograft bench map larson --donors stock,mimalloc,glibc
   allograft bench --from results.json --pull-request request.md
@@ -119,9 +123,16 @@ pub(crate) struct Bench {
     server: Option<String>,
     /// Command that loads the server
     ///
-    /// The command that loads the server at {port}; prints wrk's report, or JSON with `requests_per_second`
+    /// The command that loads the server at {port}, with {rate} also at equal rates of requests; prints a report of
+    /// wrk, wrk2, vegeta, oha or k6, or JSON with `requests_per_second`
     #[arg(long, value_name = "CMD", requires = "server")]
     load: Option<String>,
+    /// Equal rates: 1000,50%,...
+    ///
+    /// The equal rates at which latencies are measured, for a load with {rate}: requests per second, or percents of
+    /// what the slowest arm answers [default: 20%,40%,60%,80%,95%]
+    #[arg(long, value_name = "RATE,...", value_delimiter = ',', value_parser = rate, requires = "load")]
+    rates: Vec<Rate>,
     /// Numbers of threads to run with
     ///
     /// Numbers of threads to run with: {threads} in the arguments, or --threads-var
@@ -140,7 +151,7 @@ pub(crate) struct Bench {
     wanted: Wanted,
     /// Time without building: 90s, 10m, 1h
     ///
-    /// Time for everything except building: 90s, 10m, 1h [default: 5m, for the suite 1h]
+    /// Time for everything except building: 90s, 10m, 1h [default: 5m, with {rate} 15m, for the suite 1h]
     #[arg(long, value_name = "TIME", value_parser = time)]
     budget: Option<Duration>,
     /// Stop at intervals this narrow, in percent
@@ -213,6 +224,8 @@ pub(crate) struct Bench {
 
 /// The default budget for a user's program.
 const OF_A_PROGRAM: Duration = Duration::from_secs(300);
+/// The default budget for a server that is also measured at equal rates.
+const WITH_RATES: Duration = Duration::from_secs(900);
 
 /// `--for`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -252,12 +265,27 @@ fn percent(text: &str) -> Result<f64, String> {
     if (0.05..=50.0).contains(&number) { Ok(number) } else { Err("expected percents from 0.05 to 50".to_owned()) }
 }
 
+fn rate(text: &str) -> Result<Rate, String> {
+    let wanted = "expected requests per second, such as 1000, or percents of the slowest arm's, such as 50%";
+    let rate = match text.strip_suffix('%') {
+        Some(share) => share
+            .parse()
+            .ok()
+            .filter(|share| (0.1..=1000.0).contains(share))
+            .map(|share| Rate::OfCapacity(share / 100.0)),
+        None => text.parse().ok().filter(|rate| (1..=1_000_000_000).contains(rate)).map(Rate::PerSecond),
+    };
+    rate.ok_or_else(|| wanted.to_owned())
+}
+
 /// The cases to compare, and the origins of their arms.
 pub(super) struct Work {
     cases: Vec<Case>,
     origins: Vec<Origin>,
     input: Input,
     budget: Duration,
+    /// The equal rates at which servers are measured, too. Empty: full load alone.
+    rates: Vec<Rate>,
     warnings: Vec<String>,
     /// The folder of the programs; deleted when this is dropped.
     _folder: Scratch,
@@ -296,7 +324,8 @@ impl Bench {
     }
 
     fn conclude(&self, results: &Results, output: &Output) -> Result<ExitCode, Failure> {
-        let failed = results.arms.iter().any(|arm| arm.failure.is_some());
+        let mut at_rates = results.cases.iter().flat_map(|case| &case.rates).flat_map(|rate| &rate.arms);
+        let failed = results.arms.iter().any(|arm| arm.failure.is_some()) || at_rates.any(|arm| arm.failure.is_some());
         self.show(results, output)?;
         Ok(verdict(!failed || self.from.is_some()))
     }
@@ -383,5 +412,7 @@ mod tests {
         assert!(time("5 days").is_err() && time("-5s").is_err() && time("s").is_err());
         assert_eq!(percent("0.5%").unwrap(), 0.5);
         assert!(percent("0").is_err() && percent("x").is_err());
+        assert_eq!((rate("1000"), rate("50%")), (Ok(Rate::PerSecond(1000)), Ok(Rate::OfCapacity(0.5))));
+        assert!(["0", "1k", "-5", "0%", "%", "1.5"].iter().all(|text| rate(text).is_err()));
     }
 }

@@ -44,20 +44,20 @@ int main(int argc, char **argv) {
 "#;
 
 /// A folder with a program, and the musl of this machine's architecture.
-struct Bench {
-    lab: Lab,
+pub(crate) struct Bench {
+    pub(crate) lab: Lab,
     libc: PathBuf,
 }
 
 impl Bench {
-    fn new() -> Bench {
+    pub(crate) fn new() -> Bench {
         let lab = Lab::new();
         lab.put("main.c", PROGRAM.as_bytes());
         Bench { lab, libc: fixtures::debian_musl(Arch::X86_64).libc }
     }
 
     /// Returns the command that builds the program as musl-gcc does, with the libc.a of that folder.
-    fn build(&self, libdir: &str) -> String {
+    pub(crate) fn build(&self, libdir: &str) -> String {
         let include = fixtures::debian_musl(Arch::X86_64).include;
         format!(
             "cc -O2 -fno-stack-protector -U_FORTIFY_SOURCE -fno-pie -nostdinc -isystem {} -static -no-pie -nostdlib \
@@ -90,7 +90,7 @@ impl Bench {
         self.run_built(&build.replace("{object}", ""), more)
     }
 
-    fn run_built(&self, build: &str, more: &[&str]) -> Ran {
+    pub(crate) fn run_built(&self, build: &str, more: &[&str]) -> Ran {
         let host = self.libc.to_str().unwrap();
         let start = ["bench", "--host", host, "--build", build, "--budget", "1h"];
         self.lab.run(start.iter().chain(more))

@@ -46,6 +46,7 @@ mod processes;
 mod profile;
 mod programs_for_musl;
 mod pull_requests;
+mod rates;
 mod refusals;
 mod roots;
 mod run;

@@ -1,6 +1,7 @@
 //! Runs of real processes.
 
 mod filter;
+mod generators;
 mod server;
 mod spawn;
 mod timed;
@@ -15,7 +16,7 @@ use std::time::Duration;
 use crate::case::Invocation;
 use crate::executor::{CallsRun, Executor, MemoryRun, RunError, TimedRun};
 
-pub use server::service;
+pub use generators::service;
 pub use spawn::end_group;
 pub use timed::reap;
 

@@ -9,10 +9,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
-use serde_json::Value;
 
-use super::{Processes, spawn, timed, traced};
-use crate::case::{Invocation, Load};
+use super::{Processes, generators, spawn, timed, traced};
+use crate::case::{Invocation, Load, RATE};
 use crate::executor::{End, Memory, RunError, Service, Status, TimedRun};
 
 /// The time in which a server must listen.
@@ -106,16 +105,18 @@ fn ready(server: u32, port: u16, processes: &Processes) -> Result<(), RunError> 
 
 fn ask(load: &Load, port: u16, limit: Duration, processes: &Processes) -> Result<(Duration, Service), RunError> {
     let shell = Invocation { program: "sh".into(), ..Invocation::default() };
-    let invocation = Invocation { arguments: vec!["-c".into(), filled(&OsString::from(&load.command), port)], ..shell };
+    let command = load.rate.map_or(load.command.clone(), |rate| load.command.replace(RATE, &rate.to_string()));
+    let invocation = Invocation { arguments: vec!["-c".into(), filled(&OsString::from(command), port)], ..shell };
     let began = Instant::now();
     let said = output(&invocation, limit, processes)?;
     let wall = began.elapsed();
-    service(&said).map(|service| (wall, service)).ok_or_else(|| {
+    let service = generators::service(&said).ok_or_else(|| {
         RunError::Server(format!(
             "the load command printed neither `requests_per_second` in a JSON document nor wrk's `Requests/sec:`, but `{}`",
             said.trim().lines().last().unwrap_or_default()
         ))
-    })
+    })?;
+    Ok((wall, load.rate.map_or(service, |rate| service.at_rate(rate))))
 }
 
 /// Runs the load command and returns its standard output.
@@ -161,37 +162,6 @@ fn stop(server: u32) {
     }
 }
 
-/// Parses the output of a load generator: a JSON document with `requests_per_second` and, in milliseconds, `p50_ms`,
-/// `p90_ms` and `p99_ms`; or the output of wrk (percentiles with its `--latency`).
-pub fn service(said: &str) -> Option<Service> {
-    let json = said.find('{').and_then(|at| serde_json::from_str::<Value>(said[at..].trim()).ok());
-    let service = match json {
-        Some(document) => Service {
-            requests_per_second: document["requests_per_second"].as_f64()?,
-            p50_ms: document["p50_ms"].as_f64(),
-            p90_ms: document["p90_ms"].as_f64(),
-            p99_ms: document["p99_ms"].as_f64(),
-        },
-        None => {
-            let after = |label: &str| said.lines().find_map(|line| line.trim().strip_prefix(label)).map(str::trim);
-            let time = |label: &str| after(label).and_then(milliseconds);
-            Service {
-                requests_per_second: after("Requests/sec:")?.parse().ok()?,
-                p50_ms: time("50%"),
-                p90_ms: time("90%"),
-                p99_ms: time("99%"),
-            }
-        }
-    };
-    (service.requests_per_second.is_finite() && service.requests_per_second > 0.0).then_some(service)
-}
-
-/// Converts wrk's units.
-fn milliseconds(text: &str) -> Option<f64> {
-    let units = [("us", 1e-3), ("ms", 1.0), ("s", 1e3), ("m", 60e3)];
-    units.iter().find_map(|(unit, scale)| Some(text.strip_suffix(unit)?.parse::<f64>().ok()? * scale))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -201,18 +171,5 @@ mod tests {
         let (socket, port) = reserved().unwrap();
         assert!(port != 0 && !listens(port), "somebody listens on port {port}, or the socket does");
         drop(socket);
-    }
-
-    #[test]
-    fn both_ways_to_say_it_are_understood() {
-        let wrk = "Running 5s test @ http://127.0.0.1:8080\n  Latency Distribution\n     50%  629.00us\n     75%    1.01ms\n     \
-                   90%    1.62ms\n     99%    1.20s\n  58001 requests in 5.00s\nRequests/sec:  11590.12\nTransfer/sec: 1MB\n";
-        let said = service(wrk).unwrap();
-        assert_eq!(said.requests_per_second, 11590.12);
-        assert!((said.p50_ms.unwrap() - 0.629).abs() < 1e-9 && said.p99_ms == Some(1200.0));
-        let json = service("{\"requests_per_second\": 1000.5, \"p50_ms\": 0.5}").unwrap();
-        assert_eq!((json.requests_per_second, json.p50_ms, json.p99_ms), (1000.5, Some(0.5), None));
-        assert_eq!(service("nothing"), None);
-        assert_eq!(service("{\"requests_per_second\": 0}"), None);
     }
 }

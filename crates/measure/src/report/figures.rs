@@ -1,5 +1,6 @@
 //! Figures for people: three digits, and a unit.
 
+use crate::rates::{Percentile, RateArm, RateResult};
 use crate::results::{CaseArm, CaseResult};
 use crate::statistics::Ratio;
 
@@ -43,6 +44,44 @@ pub fn ratio(ratio: &Ratio) -> String {
         (Some(low), Some(high)) => format!("{:.digits$} ({low:.digits$}–{high:.digits$})", ratio.value),
         _ => format!("{:.digits$}", ratio.value),
     }
+}
+
+/// Formats a rate: `2,700/s`.
+pub fn rate(rate: &RateResult) -> String {
+    format!("{}/s", count(rate.requests_per_second))
+}
+
+/// Returns the name of the percentile by which arms are compared: the greatest that the load reported, up to the 99th.
+pub(crate) fn tail_name(rates: &[RateResult]) -> &'static str {
+    let has = |get: fn(&RateArm) -> Option<Percentile>| {
+        rates.iter().flat_map(|rate| &rate.arms).any(|arm| get(arm).is_some())
+    };
+    match () {
+        () if has(|arm| arm.p99) => "p99",
+        () if has(|arm| arm.p90) => "p90",
+        () => "p50",
+    }
+}
+
+/// Returns the rates for which something holds: `at every rate`, `at 2,700/s and from 5,400/s to 8,100/s`. `None` if it
+/// holds for none.
+pub(crate) fn places(rates: &[RateResult], holds: impl Fn(&RateResult) -> bool) -> Option<String> {
+    let mut runs: Vec<(usize, usize)> = Vec::new();
+    for (at, _) in rates.iter().enumerate().filter(|(_, rate)| holds(rate)) {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 == at => *last = at,
+            _ => runs.push((at, at)),
+        }
+    }
+    if runs.as_slice() == [(0, rates.len().checked_sub(1)?)] && rates.len() > 1 {
+        return Some("at every rate".to_owned());
+    }
+    let shown = |(first, last): &(usize, usize)| match first == last {
+        true => format!("at {}", rate(&rates[*first])),
+        false => format!("from {} to {}", rate(&rates[*first]), rate(&rates[*last])),
+    };
+    let runs: Vec<String> = runs.iter().map(shown).collect();
+    (!runs.is_empty()).then(|| runs.join(" and "))
 }
 
 /// Formats a number of rounds: `1 round`, `12 rounds`.

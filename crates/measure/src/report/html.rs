@@ -1,6 +1,7 @@
 //! A self-contained HTML page, without network or scripts.
 
 mod chart;
+mod curve;
 mod page;
 mod tables;
 
@@ -47,10 +48,28 @@ pub fn html(results: &Results) -> String {
         }
         body.push_str(&wide(&chart::times(case)));
         body.push_str(&tables::case(case, results));
+        body.push_str(&at_equal_rates(case));
         body.push_str("</section>");
     }
     body.push_str(&tables::circumstances(results));
     page::page("allograft bench", &body)
+}
+
+/// Returns the part on latencies at equal rates. Empty without rates.
+fn at_equal_rates(case: &CaseResult) -> String {
+    if case.rates.is_empty() {
+        return String::new();
+    }
+    let mut text = "<h3>Latency at equal rates</h3><ul>".to_owned();
+    for sentence in super::rates::conclusions(case) {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "<li>{}</li>", escaped(&sentence));
+    }
+    text.push_str("</ul>");
+    for chart in curve::charts(case) {
+        text.push_str(&wide(&chart));
+    }
+    text + &tables::rates(case)
 }
 
 /// Returns the cases by program, in the order of each program's first case.

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::figures::{bytes, peak_to_stock, ratio, rounds, seconds};
 use super::overview::{self, dash};
+use super::rates;
 use crate::results::{CaseResult, Results};
 
 /// Returns the recommendation, tables of ratios if there are several cases, and a table for each case.
@@ -68,6 +69,34 @@ fn table(case: &CaseResult) -> String {
     }
     if let Some(noise) = &case.too_noisy {
         let _ = writeln!(text, "\n{noise}.");
+    }
+    text + "\n" + &rates(case)
+}
+
+/// Returns the latencies at equal rates, and what they say. Empty without rates.
+fn rates(case: &CaseResult) -> String {
+    if case.rates.is_empty() {
+        return String::new();
+    }
+    let mut text = format!(
+        "{} at equal rates:\n\n| requests | | {} |\n| --- | --- |{}\n",
+        case.title(),
+        rates::HEADS.join(" | "),
+        " --- |".repeat(rates::HEADS.len())
+    );
+    for rate in &case.rates {
+        for arm in &rate.arms {
+            let cells = match rates::cells(arm) {
+                Ok(cells) => cells.join(" | "),
+                Err(reason) => escaped(&reason) + &" |".repeat(rates::HEADS.len() - 1),
+            };
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "| {} | {} | {cells} |", rates::rate(rate), escaped(&rates::name(arm)));
+        }
+    }
+    text.push('\n');
+    for sentence in rates::conclusions(case) {
+        let _ = writeln!(text, "- {sentence}");
     }
     text + "\n"
 }

@@ -5,6 +5,7 @@ pub(crate) mod figures;
 mod html;
 mod markdown;
 mod overview;
+pub mod rates;
 #[cfg(test)]
 pub(crate) mod samples;
 
@@ -44,8 +45,8 @@ mod tests {
         let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
         let document = roxmltree::Document::parse_with_options(&page, options).unwrap();
         let svgs = document.descendants().filter(|node| node.tag_name().name() == "svg").count();
-        // Memory against time, scaling of map, degradation, and the times of four cases.
-        assert_eq!(svgs, 7);
+        // Memory against time, scaling of map, degradation, the times of four cases, and two percentiles by rate.
+        assert_eq!(svgs, 9);
         let text: String = document.descendants().filter_map(|node| node.text()).collect();
         for figure in [
             "0.50",
@@ -95,9 +96,49 @@ mod tests {
         assert!(overview(&samples::results()).lines().all(|line| markdown.contains(line)));
         let csv = csv(&samples::results());
         let lines: Vec<&str> = csv.lines().collect();
-        assert_eq!(lines.len(), 1 + 4 * 4);
+        // Four cases, and three rates of one of them.
+        assert_eq!(lines.len(), 1 + 4 * 4 + 3 * 4);
         assert_eq!(lines[1].split(',').count(), lines[0].split(',').count());
         assert!(csv.contains("\"a<b&\"\"c\"\"\""), "{csv}");
+    }
+
+    #[test]
+    fn latencies_at_equal_rates_are_in_every_form() {
+        let results = samples::results();
+        let says = [
+            "p99 certainly lower than stock's: mimalloc at every rate",
+            "p99 certainly higher than stock's: rpmalloc from 1,000/s to 2,000/s",
+            "rate not reached: stock at 3,000/s; rpmalloc from 2,000/s to 3,000/s",
+            "lowest median p99: mimalloc at every rate",
+        ];
+        assert_eq!(rates::conclusions(&results.cases[1]), says);
+        assert!(rates::conclusions(&results.cases[0]).is_empty());
+        let markdown = markdown(&results);
+        let rows = [
+            "| requests | | p50 | p90 | p99 | to stock (95 %) | p99.9 |",
+            "| 2,000/s | mimalloc | 502 µs | 1.00 ms | 2.51 ms | 0.500 (0.500–0.500) | 4.52 ms |",
+            "| 3,000/s | mimalloc | 502 µs | 1.00 ms | 2.51 ms | - | 4.52 ms |",
+            "| 3,000/s | stock | not reached: 1,500/s | | | | |",
+        ];
+        assert!(rows.iter().all(|row| markdown.contains(row)), "{markdown}");
+        let page = html(&results);
+        for part in ["Latency at equal rates", "stock, 3,000/s: not reached", "mimalloc, 3,000/s: 2.51 ms", says[2]] {
+            assert!(page.contains(part), "{part}");
+        }
+        let row = csv(&results)
+            .lines()
+            .find(|line| line.contains(",mimalloc,") && line.contains(",2000,"))
+            .unwrap()
+            .to_owned();
+        assert!(
+            row.starts_with("map,8,,mimalloc,10,,") && row.ends_with(",,2000,10,1.004,4.518,0.5,0.5,0.5,better"),
+            "{row}"
+        );
+        let reason = &results.recommendation.as_ref().unwrap().reason;
+        assert!(reason.contains("its p99 of map, 8 threads is lower than stock's at every rate."), "{reason}");
+        assert!(
+            results.without_runs().cases[1].rates.iter().flat_map(|rate| &rate.arms).all(|arm| arm.runs.is_empty())
+        );
     }
 
     #[test]

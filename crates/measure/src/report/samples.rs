@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use crate::case::{Arm, Case, Invocation};
-use crate::executor::{Calls, End, Figures, Memory, Status};
+use crate::executor::{Calls, End, Figures, Memory, Service, Status};
 use crate::machine::{Disturbance, Machine};
+use crate::rates::{RateResult, judge};
 use crate::recommendation::{Objective, recommend};
 use crate::results::{CaseResult, Input, Origin, Results, SCHEMA_VERSION, arms};
 use crate::session::{ArmRuns, Plan, Run, Session, Stopped};
@@ -37,7 +38,15 @@ pub(crate) fn results() -> Results {
                 ArmRuns { failure: Some("prints `<1>`, and stock prints `2`".to_owned()), ..ArmRuns::default() },
             ],
         };
-        compared.push(CaseResult::new(&case, &session, &Plan::default(), Disturbance::default()));
+        let mut result = CaseResult::new(&case, &session, &Plan::default(), Disturbance::default());
+        if threads == Some(8) {
+            // The first arm reaches two of these rates, the second all, the third one; the fourth fails.
+            result.rates = [(1_000, [true, true, true]), (2_000, [true, true, false]), (3_000, [false, true, false])]
+                .map(|(rate, reached)| RateResult::new(&case, rate, &at_rate(rate, reached)))
+                .into();
+            judge(&mut result.rates);
+        }
+        compared.push(result);
         sessions.push(session);
     }
     let origin = |name: &&str| Origin {
@@ -61,6 +70,31 @@ pub(crate) fn results() -> Results {
         warnings: vec!["a warning with < in it".to_owned()],
         interrupted: false,
     }
+}
+
+/// A session at a rate. Relative to the first arm, the second one has half the latencies, the third one twice as high
+/// ones.
+fn at_rate(rate: u64, reached: [bool; 3]) -> Session {
+    let arm = |(factor, reached): (f64, bool)| {
+        let run = |round: usize| {
+            let ms = factor * (1.0 + f64::from(u32::try_from(round * 7 % 5).unwrap()) / 500.0);
+            let service = Service {
+                requests_per_second: rate as f64 * if reached { 1.0 } else { 0.5 },
+                rate: None,
+                p50_ms: Some(ms),
+                p90_ms: Some(2.0 * ms),
+                p99_ms: Some(5.0 * ms),
+                p999_ms: Some(9.0 * ms),
+            };
+            let figures =
+                Figures { wall_s: 1.0, user_s: 0.5, service: Some(service.at_rate(rate)), ..Figures::default() };
+            Run { round, position: 0, figures }
+        };
+        ArmRuns { runs: (0..10).map(run).collect(), ..ArmRuns::default() }
+    };
+    let mut arms: Vec<ArmRuns> = [1.0, 0.5, 2.0].into_iter().zip(reached).map(arm).collect();
+    arms.push(ArmRuns { failure: Some("prints `<1>`, and stock prints `2`".to_owned()), ..ArmRuns::default() });
+    Session { stopped: Stopped::Narrow, end: None, arms }
 }
 
 fn runs(seconds: f64, peak: u64) -> ArmRuns {

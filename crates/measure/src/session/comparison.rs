@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::{ArmRuns, Plan, Progress, Run, Session, SessionError, Stopped, Tools, complained, log_ratios};
+use super::{ArmRuns, Plan, Progress, Run, Session, SessionError, Stopped, Tools, complained, paired_logs};
 use crate::case::Case;
 use crate::executor::{CallsRun, End, Figures, MemoryRun, RunError, Status};
 use crate::statistics::{median, narrow_enough, rounds_needed};
@@ -39,11 +39,30 @@ pub struct Need {
     pub left: Duration,
 }
 
+/// The figure by which runs are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Figure {
+    /// The time; for a server, the time per request.
+    Cost,
+    /// The latency of a server at a rate. A run that did not reach the rate has none.
+    Latency,
+}
+
+impl Figure {
+    fn get(self, figures: &Figures) -> Option<f64> {
+        match self {
+            Figure::Cost => Some(figures.cost()),
+            Figure::Latency => figures.latency_ms(),
+        }
+    }
+}
+
 /// A comparison in progress.
 #[derive(Debug)]
 pub struct Comparison<'s> {
     case: &'s Case,
     plan: Plan,
+    figure: Figure,
     arms: Vec<ArmRuns>,
     /// The duration of the last run of each arm, in seconds.
     lasted: Vec<f64>,
@@ -64,6 +83,7 @@ impl<'s> Comparison<'s> {
     pub fn new(case: &'s Case, plan: Plan) -> Comparison<'s> {
         Comparison {
             case,
+            figure: Figure::Cost,
             arms: case.arms.iter().map(|arm| ArmRuns { failure: arm.broken.clone(), ..ArmRuns::default() }).collect(),
             lasted: vec![0.0; case.arms.len()],
             limit: FOREVER,
@@ -77,6 +97,12 @@ impl<'s> Comparison<'s> {
         }
     }
 
+    /// Returns a comparison of latencies at the rate of the case's load. Its arms have been checked at full load, with
+    /// no rate, so it begins with the first round. No run takes longer than `limit`.
+    pub fn at_a_rate(case: &'s Case, plan: Plan, limit: Duration) -> Comparison<'s> {
+        Comparison { figure: Figure::Latency, limit, ..Comparison::new(case, plan) }
+    }
+
     /// Checks the output of the arms, measures their memory, and runs one round. Nothing runs after `end`; with `None`
     /// there is no deadline.
     ///
@@ -84,7 +110,8 @@ impl<'s> Comparison<'s> {
     /// The first arm cannot be measured.
     pub fn open(&mut self, end: Option<Duration>, tools: &mut Tools<'_>) -> Result<(), SessionError> {
         self.end = end;
-        match self.check(tools) {
+        let checked = if self.figure == Figure::Cost { self.check(tools) } else { Ok(()) };
+        match checked {
             Err(SessionError::Run { source: RunError::Interrupted, .. }) => {
                 self.stopped = if self.is_over(tools) { Stopped::Budget } else { Stopped::Interrupted };
             }
@@ -204,7 +231,7 @@ impl<'s> Comparison<'s> {
         if self.arms[arm].failure.is_some() {
             return false;
         }
-        let precise = || narrow_enough(&log_ratios(&self.arms[arm].runs, &self.arms[0].runs), self.plan.target());
+        let precise = || self.is_saturated(arm) || narrow_enough(&self.pairs(arm), self.plan.target());
         arm == 0 || self.rounds < self.plan.least_rounds || !precise()
     }
 
@@ -507,15 +534,26 @@ impl<'s> Comparison<'s> {
         Duration::from_secs_f64(wanted.map(|arm| self.lasted[arm]).sum())
     }
 
+    /// Returns the logarithms of an arm's ratios to the first arm.
+    fn pairs(&self, arm: usize) -> Vec<f64> {
+        paired_logs(&self.arms[arm].runs, &self.arms[0].runs, |figures| self.figure.get(figures))
+    }
+
+    /// Whether an arm, or the first one, did not reach the rate in most runs: more rounds would not add anything.
+    fn is_saturated(&self, arm: usize) -> bool {
+        self.figure == Figure::Latency && 2 * self.pairs(arm).len() < self.arms[arm].runs.len()
+    }
+
     fn log_ratios(&self) -> Vec<Vec<f64>> {
-        let in_it = self.arms.iter().skip(1).filter(|arm| arm.failure.is_none());
-        let of_arms: Vec<Vec<f64>> = in_it.map(|arm| log_ratios(&arm.runs, &self.arms[0].runs)).collect();
+        let in_it = (1..self.arms.len()).filter(|arm| self.arms[*arm].failure.is_none() && !self.is_saturated(*arm));
+        let of_arms: Vec<Vec<f64>> = in_it.map(|arm| self.pairs(arm)).collect();
         if !of_arms.is_empty() {
             return of_arms;
         }
-        // With only one arm, its own spread is used.
-        let costs: Vec<f64> = self.arms[0].runs.iter().map(|run| run.figures.cost()).collect();
-        let middle = median(&costs);
-        vec![costs.iter().map(|cost| (cost / middle).ln()).collect()]
+        // With only one arm, its own spread is used. A saturated one has none.
+        let figures: Vec<f64> = self.arms[0].runs.iter().filter_map(|run| self.figure.get(&run.figures)).collect();
+        let middle = median(&figures);
+        let logs: Vec<f64> = figures.iter().map(|figure| (figure / middle).ln()).collect();
+        if logs.is_empty() { Vec::new() } else { vec![logs] }
     }
 }

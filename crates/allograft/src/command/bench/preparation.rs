@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use format::Arch;
 use measure::case::{self, Case, Invocation};
+use measure::rates::{self, Rate};
 use measure::results::{Input, Origin};
 
 use super::arms::{self, Arm, HostKind, Libc, Selection};
@@ -14,7 +15,9 @@ use super::dynamic::Dynamic;
 use super::executable::Executable;
 use super::host::StockMusl;
 use super::program::{Line, Recipe};
-use super::{Bench, Linked, OF_A_PROGRAM, Scratch, Wanted, Work, interruption, render, suite, template, typed};
+use super::{
+    Bench, Linked, OF_A_PROGRAM, Scratch, WITH_RATES, Wanted, Work, interruption, render, suite, template, typed,
+};
 use crate::failure::Failure;
 use crate::output::Output;
 
@@ -157,12 +160,31 @@ impl Bench {
     /// Checks that the `--server` command has a place for the program and for the port.
     fn check_server(&self) -> Result<(), Failure> {
         let Some(server) = self.server.as_deref() else { return Ok(()) };
+        if !self.rates.is_empty() && !self.takes_rates() {
+            return Err(Failure::usage("the `--load` command does not say `{rate}`").with_help(
+                "write `{rate}` where the load generator gets its requests per second: `--load 'wrk2 -R{rate} ...'`",
+            ));
+        }
         if let Some(place) = ["out", "port"].into_iter().find(|place| !template::has(server, place)) {
             return Err(Failure::usage(format!("the `--server` command does not say `{{{place}}}`")).with_help(
                 "`{out}` is the program of each arm, `{port}` where it has to listen: `--server '{out} --port {port}'`",
             ));
         }
         Ok(())
+    }
+
+    /// Whether the load takes a rate.
+    fn takes_rates(&self) -> bool {
+        self.load.as_deref().is_some_and(|load| template::has(load, "rate"))
+    }
+
+    /// The equal rates at which the server is measured, too. Empty if its load takes none.
+    fn equal_rates(&self) -> Vec<Rate> {
+        match (self.takes_rates(), self.rates.is_empty()) {
+            (false, _) => Vec::new(),
+            (true, true) => rates::DEFAULT.to_vec(),
+            (true, false) => self.rates.clone(),
+        }
     }
 
     /// Checks that the number of threads and the arguments can reach the program.
@@ -219,8 +241,9 @@ impl Bench {
     }
 
     fn work(&self, cases: Vec<Case>, origins: Vec<Origin>, input: Input, folder: Scratch) -> Work {
-        let budget = self.budget.unwrap_or(OF_A_PROGRAM);
-        Work { cases, origins, input, budget, warnings: Vec::new(), _folder: folder }
+        let rates = self.equal_rates();
+        let budget = self.budget.unwrap_or(if rates.is_empty() { OF_A_PROGRAM } else { WITH_RATES });
+        Work { cases, origins, input, budget, rates, warnings: Vec::new(), _folder: folder }
     }
 }
 

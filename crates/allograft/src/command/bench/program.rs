@@ -205,7 +205,7 @@ impl Line<'_> {
             program: "sh".into(),
             arguments: vec!["-c".into(), exec],
             environment: self.environment(threads.as_deref()),
-            load: Some(Load { command: filled(load, &places) }),
+            load: Some(Load { command: filled(load, &places), rate: None }),
         })
     }
 

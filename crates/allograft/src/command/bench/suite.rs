@@ -97,6 +97,7 @@ pub(super) fn prepare(
         origins: arms.iter().map(|arm| arm.origin(&host.typed, host.has_strings())).collect(),
         input: input(KIND, vec![("compiler".to_owned(), compiler.version())], host.typed.clone(), host.sha256.clone()),
         budget: budget.unwrap_or(Duration::from_secs(3600)),
+        rates: Vec::new(),
         warnings: match choice.quick {
             true => vec!["--quick shows whether everything runs, not how fast".to_owned()],
             false => Vec::new(),

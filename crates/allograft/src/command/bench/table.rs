@@ -5,6 +5,7 @@ use std::time::Duration;
 use measure::report::{bytes, count, ratio, seconds};
 use measure::results::{CaseArm, CaseResult, Input, Results};
 
+use super::curve;
 use super::preparation::PROGRAM;
 use crate::output::{Cell, Output, Page, Style, Table};
 
@@ -54,6 +55,7 @@ pub(super) fn text(results: &Results, output: &Output) -> Page {
                 let _ = writeln!(text, "  {}: {failure}", output.paint(Style::Bad, &arm.name));
             }
         }
+        curve::show(case, &mut text, output);
     }
     if results.cases.len() > 1 {
         text.blank();

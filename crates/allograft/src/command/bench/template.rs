@@ -1,4 +1,4 @@
-//! Commands with places in them: `{libdir}`, `{object}`, `{out}`, `{threads}`, `{port}`.
+//! Commands with places in them: `{libdir}`, `{object}`, `{out}`, `{threads}`, `{port}`, `{rate}`.
 
 /// Replaces every `{name}` of the list in the template. Other braces stay: shells use them too.
 pub(super) fn filled(template: &str, places: &[(&str, &str)]) -> String {

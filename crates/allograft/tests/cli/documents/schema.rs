@@ -10,7 +10,7 @@ use serde_json::Value;
 use syn::{Attribute, Expr, ExprLit, Fields, GenericArgument, Item, Lit, LitStr, Meta, PathArguments, Token, Type};
 
 /// The source files with the types, below `crates`.
-const SOURCES: [&str; 34] = [
+const SOURCES: [&str; 35] = [
     "allograft/src/json/mod.rs",
     "allograft/src/json/donors.rs",
     "allograft/src/json/emit.rs",
@@ -34,6 +34,7 @@ const SOURCES: [&str; 34] = [
     "inspector/src/verify/mod.rs",
     "measure/src/executor.rs",
     "measure/src/machine.rs",
+    "measure/src/rates/result.rs",
     "measure/src/recommendation.rs",
     "measure/src/results.rs",
     "measure/src/session.rs",

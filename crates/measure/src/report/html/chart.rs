@@ -7,19 +7,19 @@ use crate::report::figures::seconds;
 use crate::results::{CaseResult, Results, degradation as degradation_of};
 
 /// The width of every chart in its own units. Browsers scale it to the page.
-const WIDTH: f64 = 900.0;
+pub(super) const WIDTH: f64 = 900.0;
 /// The width for names to the left of bars.
 const NAMES: f64 = 190.0;
 /// The width for figures to their right.
 const FIGURES: f64 = 150.0;
 const ROW: f64 = 24.0;
 
-fn open(height: f64, label: &str) -> String {
+pub(super) fn open(height: f64, label: &str) -> String {
     format!("<svg viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" aria-label=\"{}\">", escaped(label))
 }
 
 /// Returns about five round numbers from 0 to `most`, and the least round number that is not below `most`.
-fn ticks(most: f64) -> (Vec<f64>, f64) {
+pub(super) fn ticks(most: f64) -> (Vec<f64>, f64) {
     let rough = most.max(f64::MIN_POSITIVE) / 5.0;
     let power = 10f64.powf(rough.log10().floor());
     let step =
@@ -35,7 +35,7 @@ fn ticks(most: f64) -> (Vec<f64>, f64) {
 }
 
 /// Draws a vertical line of the grid over the chart's height, and its label below.
-fn vertical(x: f64, [top, bottom]: [f64; 2], below: f64, label: &str) -> String {
+pub(super) fn vertical(x: f64, [top, bottom]: [f64; 2], below: f64, label: &str) -> String {
     format!(
         "<line class=\"grid\" x1=\"{x:.1}\" y1=\"{top}\" x2=\"{x:.1}\" y2=\"{bottom}\"/><text class=\"tick\" x=\"{x:.1}\" \
          y=\"{}\" text-anchor=\"middle\">{label}</text>",
@@ -44,7 +44,7 @@ fn vertical(x: f64, [top, bottom]: [f64; 2], below: f64, label: &str) -> String 
 }
 
 /// Draws a horizontal line of the grid over the chart's width, and its label to the left.
-fn horizontal(y: f64, [left, right]: [f64; 2], label: &str) -> String {
+pub(super) fn horizontal(y: f64, [left, right]: [f64; 2], label: &str) -> String {
     format!(
         "<line class=\"grid\" x1=\"{left}\" y1=\"{y:.1}\" x2=\"{right}\" y2=\"{y:.1}\"/><text class=\"tick\" x=\"{}\" \
          y=\"{:.1}\" text-anchor=\"end\">{label}</text>",
@@ -206,13 +206,13 @@ fn dots(text: &mut String, results: &Results, points: &[Point<'_>], x: Scale<'_>
 }
 
 /// A chart's names beside points, and what they may cover.
-struct Names<'d> {
+pub(super) struct Names<'d> {
     /// The heights between which names are, if there is room.
-    within: (f64, f64),
+    pub(super) within: (f64, f64),
     /// How far a name begins to the right of its point.
-    gap: f64,
+    pub(super) gap: f64,
     /// The dots that a name must leave free.
-    dots: &'d [(f64, f64)],
+    pub(super) dots: &'d [(f64, f64)],
 }
 
 /// The height of a line of names.
@@ -226,7 +226,7 @@ impl Names<'_> {
     /// Returns the base lines of names beside points, so that names of close points do not overlap and none is under a
     /// dot. The highest point comes first. A name goes to the nearest free height; to the nearest one without a name
     /// if dots are everywhere.
-    fn place(&self, points: &[(f64, f64)]) -> Vec<f64> {
+    pub(super) fn place(&self, points: &[(f64, f64)]) -> Vec<f64> {
         let mut order: Vec<usize> = (0..points.len()).collect();
         order.sort_by(|one, other| points[*one].1.total_cmp(&points[*other].1));
         let mut placed: Vec<(usize, f64)> = Vec::new();
@@ -315,18 +315,23 @@ pub(super) fn scaling(results: &Results, cases: &[&CaseResult]) -> Option<String
     let places: Vec<(f64, f64)> = ends.iter().map(|(_, _, place)| *place).collect();
     let labels = Names { within: (top, bottom), gap: 31.0, dots: &[] }.place(&places);
     for ((arm, name, (end_x, end_y)), label) in ends.iter().zip(labels) {
-        let _ = write!(
-            text,
-            "<g class=\"c{}\"><path class=\"key\" fill=\"none\" d=\"M{:.1} {end_y:.1}L{:.1} {:.1}h8\"/><text x=\"{:.1}\" y=\"{label:.1}\">{}</text></g>",
-            arm % 12,
-            end_x + 5.0,
-            end_x + 18.0,
-            label - 4.0,
-            end_x + 31.0,
-            escaped(name)
-        );
+        text.push_str(&end_name(*arm, name, (*end_x, *end_y), label));
     }
     Some(text + "</svg>")
+}
+
+/// Draws the name of an arm behind the end of its line. `label`: the name's base line.
+pub(super) fn end_name(arm: usize, name: &str, (x, y): (f64, f64), label: f64) -> String {
+    format!(
+        "<g class=\"c{}\"><path class=\"key\" fill=\"none\" d=\"M{:.1} {y:.1}L{:.1} {:.1}h8\"/><text x=\"{:.1}\" \
+         y=\"{label:.1}\">{}</text></g>",
+        arm % 12,
+        x + 5.0,
+        x + 18.0,
+        label - 4.0,
+        x + 31.0,
+        escaped(name)
+    )
 }
 
 /// Draws how each arm's time grows with the work.

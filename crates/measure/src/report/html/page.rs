@@ -12,6 +12,7 @@ body{margin:0 auto;padding:2rem 1.25rem 4rem;max-width:70rem;background:var(--pa
 font:16px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,'Noto Sans',sans-serif}\
 h1{font-size:1.1rem;font-weight:600;margin:0 0 .5rem;color:var(--quiet)}\
 h2{font-size:1.15rem;margin:2.5rem 0 .5rem}h2 small{font-weight:400;color:var(--quiet);margin-left:.5rem}\
+h3{font-size:1rem;margin:1.5rem 0 .3rem}ul{margin:.4rem 0;padding-left:1.2rem}\
 p{margin:.4rem 0;max-width:46rem}.quiet{color:var(--quiet);font-size:.9rem}\
 .verdict{background:var(--panel);border-left:4px solid var(--accent);padding:1rem 1.25rem;border-radius:0 6px 6px 0}\
 .choice{font-size:1.9rem;font-weight:700;line-height:1.2;margin:0 0 .5rem}\
@@ -34,7 +35,7 @@ svg text{font:12px system-ui,-apple-system,'Segoe UI',Roboto,'Noto Sans',sans-se
 svg .grid{stroke:var(--line);stroke-width:1}svg .bar{fill:var(--bar)}svg .bar.stock{fill:var(--stock)}svg .whisker{stroke:var(--ink);stroke-width:1.5;fill:none}\
 svg .one{stroke:var(--quiet);stroke-width:1;stroke-dasharray:4 3}svg .pareto{stroke:var(--accent);stroke-width:1.5;fill:none;stroke-dasharray:6 3}\
 svg .leader{stroke:var(--quiet);stroke-width:1;fill:none}svg .dot{fill:var(--bar);stroke:var(--paper);stroke-width:1.5}svg .dot.stock{fill:var(--stock)}svg .dot.chosen{fill:var(--accent);stroke:var(--ink)}\
-svg .series{fill:none;stroke-width:2}svg .chosen-name{font-weight:700}\
+svg .series{fill:none;stroke-width:2}svg .saturated{stroke:var(--c);stroke-width:2}svg .chosen-name{font-weight:700}\
 .c0{--c:#8b939c}.c1{--c:#0072b2}.c2{--c:#d55e00}.c3{--c:#009e73}.c4{--c:#b0568f}.c5{--c:#b38600}.c6{--c:#3f9fd6}.c7{--c:#6f4fb8}\
 .c8{--c:#8c564b}.c9{--c:#5a7d1c}.c10{--c:#c03a5b}.c11{--c:#1f8a8a}\
 @media(prefers-color-scheme:dark){.c1{--c:#56b4e9}.c2{--c:#ff8c42}.c3{--c:#33c99b}.c4{--c:#e394c6}.c5{--c:#f0c430}.c6{--c:#8fd3ff}.c7{--c:#b39ddb}\

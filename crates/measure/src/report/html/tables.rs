@@ -6,6 +6,7 @@ use super::escaped;
 use crate::executor::Calls;
 use crate::report::figures::{bytes, count, peak_to_stock, ratio, seconds};
 use crate::report::overview::dash;
+use crate::report::rates;
 use crate::results::{CaseArm, CaseResult, Results};
 use crate::statistics::Ratio;
 
@@ -123,6 +124,33 @@ fn cells(arm: &CaseArm, case: &CaseResult, is_server: bool) -> Vec<(&'static str
         ]);
     }
     cells.into_iter().map(|(head, cell)| (head, cell.unwrap_or_else(dash))).collect()
+}
+
+/// Returns the table of latencies at equal rates.
+pub(super) fn rates(case: &CaseResult) -> String {
+    let mut text = format!(
+        "<div class=\"wide\"><table class=\"dense\"><thead><tr><th>rate</th><th>arm</th><th>{}</th></tr></thead><tbody>",
+        rates::HEADS.join("</th><th>")
+    );
+    for rate in &case.rates {
+        for arm in &rate.arms {
+            let cells = match rates::cells(arm) {
+                Ok(mut cells) => {
+                    if let (Some(ratio), Some(cell)) = (arm.tail_ratio(), cells.get_mut(rates::RATIO)) {
+                        *cell = coloured(&ratio, cell);
+                    }
+                    format!("<td>{}</td>", cells.join("</td><td>"))
+                }
+                Err(reason) => {
+                    format!("<td class=\"text worse\" colspan=\"{}\">{}</td>", rates::HEADS.len(), escaped(&reason))
+                }
+            };
+            // Writing to a string cannot fail.
+            let _ =
+                write!(text, "<tr><td>{}</td><td>{}</td>{cells}</tr>", rates::rate(rate), escaped(&rates::name(arm)));
+        }
+    }
+    text + "</tbody></table></div>"
 }
 
 fn p_value(p: f64) -> String {
