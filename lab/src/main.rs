@@ -13,6 +13,7 @@
 //! | `graft` | time and memory of grafting itself |
 //! | `grafts` | programs of the suite, linked with grafts |
 //! | `handmade` | a graft made by hand |
+//! | `latency` | the suite's server at equal rates of requests |
 //! | `loaders` | released programs for musl, started by grafted loaders |
 //! | `lto` | a link with ThinLTO, donors preloaded, and its memory |
 //! | `profile` | predictions of `allograft profile`, compared with measurements |
@@ -39,6 +40,7 @@ mod graft;
 mod grafts;
 mod handmade;
 mod heap;
+mod latency;
 mod loaders;
 mod lto;
 mod profile;
@@ -92,6 +94,8 @@ enum Experiment {
     Real(real::RealArgs),
     /// The cost of a program that does nothing, and the memory of an idle one
     Rest(rest::RestArgs),
+    /// The latency of the suite's server at equal rates: glibc, the default donor, mimalloc and stock
+    Latency(latency::LatencyArgs),
     /// Rust programs: stock musl, a graft by hand, `cargo allograft`, glibc
     Rust(rust_programs::RustArgs),
     /// A link with ThinLTO, donors preloaded, by `allograft bench`
@@ -134,6 +138,7 @@ fn main() -> ExitCode {
             .and_then(|()| behind::TABLE.write())
             .and_then(|()| real::TABLE.write())
             .and_then(|()| rest::TABLE.write())
+            .and_then(|()| latency::TABLE.write())
             .and_then(|()| dynamic::TABLE.write())
             .and_then(|()| loaders::TABLE.write())
             .and_then(|()| profile::TABLE.write())
@@ -142,6 +147,7 @@ fn main() -> ExitCode {
             .and_then(|()| stated::write()),
         Some(Experiment::Real(args)) => real::bench(&args),
         Some(Experiment::Rest(args)) => rest::bench(&args),
+        Some(Experiment::Latency(args)) => latency::bench(&args),
         Some(Experiment::Rust(args)) => rust_programs::bench(&args),
         Some(Experiment::Lto(handed)) => lto::bench(&handed.arguments),
         Some(Experiment::LtoMemory(args)) => lto::memory::bench(&args),
