@@ -15,6 +15,9 @@ const RIGHT: f64 = WIDTH - 170.0;
 const TOP: f64 = 30.0;
 const BOTTOM: f64 = 330.0;
 
+/// The distance between the bars of two arms at a rate.
+const APART: f64 = 4.0;
+
 /// A percentile of an arm at a rate.
 type Get = fn(&RateArm) -> Option<Percentile>;
 
@@ -77,7 +80,9 @@ fn line(
     let (mut path, mut marks, mut last) = (String::new(), String::new(), None);
     for result in &case.rates {
         let Some(arm) = result.arms.get(at) else { continue };
-        let (across, title) = (x(result.requests_per_second as f64), escaped(&arm.name));
+        // The bars of several arms are beside each other.
+        let beside = at as f64 - (case.arms.len() - 1) as f64 / 2.0;
+        let (across, title) = (x(result.requests_per_second as f64) + APART * beside, escaped(&arm.name));
         let place = rate(result);
         match get(arm) {
             Some(Percentile { ms, .. }) => {
@@ -93,8 +98,7 @@ fn line(
                 last = Some((across, up));
             }
             None if arm.failure.is_none() && !arm.reached => {
-                // The crosses of several arms are beside each other.
-                let (left, up) = (across - 4.0 + 10.0 * at as f64 - 5.0 * case.arms.len() as f64, TOP - 12.0);
+                let (left, up) = (across - 4.0 + 6.0 * beside, TOP - 12.0);
                 marks.push_str(&format!(
                     "<path class=\"saturated\" d=\"M{left:.1} {up}l8 8m0 -8l-8 8\"><title>{title}, {place}: not \
                      reached</title></path>"
