@@ -87,7 +87,7 @@ pub use system::privileges::is_privileged;
 pub use system::root::in_root;
 pub use transaction::pending::Pending;
 pub use transplant::{Absence, Edits, StringEntry};
-pub use undo::{Undone, UndoneAction, foreign_allocator_in, grafts_in, undo, undo_under};
+pub use undo::{Undone, UndoneAction, foreign_allocator_in, grafts_in, planned_undo, undo, undo_under};
 pub use watch::{Locking, Progress, Watch};
 
 /// The version that notes and records name.

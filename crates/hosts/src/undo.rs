@@ -35,6 +35,8 @@ pub enum UndoneAction {
     Restored,
     /// It was stock already. A backup and a record that a killed run left are deleted.
     NothingToUndo,
+    /// Only planned (`dry_run`): stock would be back.
+    Planned,
 }
 
 /// One host that is stock now.
@@ -44,7 +46,7 @@ pub struct Undone {
     pub path: PathBuf,
     /// The action taken.
     pub action: UndoneAction,
-    /// SHA-256 of the host now.
+    /// SHA-256 of the stock host.
     pub stock_sha256: String,
     /// Remarks for the user: clauses whose subject is the host.
     pub notes: Vec<String>,
@@ -66,6 +68,23 @@ pub fn undo_under(target: &Path, stock: Option<&Path>, watch: &Watch<'_>) -> Res
     })
 }
 
+/// Returns what [`undo_under`] would do now, and writes nothing.
+///
+/// # Errors
+/// Those of [`undo_under`], but for errors of writing.
+pub fn planned_undo(target: &Path, stock: Option<&Path>) -> Result<Vec<Undone>, Error> {
+    let (hosts, single) = hosts_in(target)?;
+    let planned = hosts.iter().map(|host| {
+        let Assessment { host, state, stock_sha256, notes, .. } = assess(host, single, stock, false)?;
+        let action = match state {
+            HostState::Graft => UndoneAction::Planned,
+            HostState::Stock | HostState::StockWithLeftovers => UndoneAction::NothingToUndo,
+        };
+        Ok(Undone { path: host, action, stock_sha256, notes })
+    });
+    planned.collect()
+}
+
 #[cfg(test)]
 pub(crate) fn undo_observed(
     target: &Path,
@@ -75,12 +94,8 @@ pub(crate) fn undo_observed(
     undo_with(target, None, watch, observe)
 }
 
-fn undo_with(
-    target: &Path,
-    stock: Option<&Path>,
-    watch: &Watch<'_>,
-    observe: Observer<'_>,
-) -> Result<Pending<Vec<Undone>>, Error> {
+/// Returns the hosts that `target` names, and whether it is one itself.
+fn hosts_in(target: &Path) -> Result<(BTreeSet<PathBuf>, bool), Error> {
     let metadata = fs::metadata(target).context(target, "read")?;
     if is_image(target)? {
         let reason = "the stock image is written to a new image, not in place";
@@ -107,11 +122,20 @@ fn undo_with(
     } else {
         return Err(Error::Unrecognised { path: target.to_owned(), found: "a special file".to_owned() });
     };
+    Ok((hosts, !metadata.is_dir()))
+}
+
+fn undo_with(
+    target: &Path,
+    stock: Option<&Path>,
+    watch: &Watch<'_>,
+    observe: Observer<'_>,
+) -> Result<Pending<Vec<Undone>>, Error> {
+    let (hosts, single) = hosts_in(target)?;
     let sink = Sink::open(Purpose::Undo, hosts.iter().map(PathBuf::as_path), watch)?;
-    let single = !metadata.is_dir();
     let mut assessed = Vec::new();
     for host in &hosts {
-        assessed.push(assess(host, single, stock)?);
+        assessed.push(assess(host, single, stock, true)?);
     }
     sink.write(Vec::new(), |undone, transaction| {
         // A missing backup is put where it belongs first: then the undo is the same as any other.
@@ -164,8 +188,8 @@ struct Assessment {
 }
 
 /// Decides what to do with a host. `named`: the user named it, so it has to be an archive or an executable. `given`:
-/// the stock file, for a host without a backup.
-fn assess(host: &Path, named: bool, given: Option<&Path>) -> Result<Assessment, Error> {
+/// the stock file, for a host without a backup; with `copies`, a copy of it is made beside the host.
+fn assess(host: &Path, named: bool, given: Option<&Path>, copies: bool) -> Result<Assessment, Error> {
     let found = File::open(host).and_then(|file| digest::of_file(&file)).context(host, "read")?;
     let (backup, beside) = (backup_path(host), Backup::beside(host)?);
     let path = host.to_owned();
@@ -187,7 +211,8 @@ fn assess(host: &Path, named: bool, given: Option<&Path>) -> Result<Assessment, 
         Some(record) if record.knows(&found) => {
             let stock_sha256 = match (beside, given) {
                 (None, Some(given)) => {
-                    lost = Some(copy_of_stock(host, given, &record)?);
+                    is_its_stock(host, given, &record)?;
+                    lost = copies.then(|| copy_of_stock(host, given, &record)).transpose()?;
                     record.stock_sha256
                 }
                 (beside, _) => record.stock(host, beside)?.sha256,
@@ -215,11 +240,11 @@ fn assess(host: &Path, named: bool, given: Option<&Path>) -> Result<Assessment, 
     Ok(Assessment { host: path, state, stock_sha256, lost, notes })
 }
 
-/// Copies the file at `given` beside `host`.
+/// Checks that the file at `given` is the stock file that the record names.
 ///
 /// # Errors
-/// It cannot be read or copied, or it is not the stock file that the record names.
-fn copy_of_stock(host: &Path, given: &Path, record: &Record) -> Result<Staged, Error> {
+/// It is not, or it cannot be read.
+fn is_its_stock(host: &Path, given: &Path, record: &Record) -> Result<(), Error> {
     let path = given.to_owned();
     if !fs::metadata(given).context(given, "read")?.is_file() {
         return Err(Error::Unrecognised { path, found: "a folder or a special file".to_owned() });
@@ -229,10 +254,18 @@ fn copy_of_stock(host: &Path, given: &Path, record: &Record) -> Result<Staged, E
         let expected = record.stock_sha256.clone();
         return Err(Error::NotItsStock { path, host: host.to_owned(), found, expected });
     }
+    Ok(())
+}
+
+/// Copies the stock file at `given` beside `host`.
+///
+/// # Errors
+/// It cannot be read or copied, or it has changed since it was checked.
+fn copy_of_stock(host: &Path, given: &Path, record: &Record) -> Result<Staged, Error> {
     let (copy, _) = Staged::copy(host, given)?;
-    match copy.sha256().context(given, "read")? == found {
+    match copy.sha256().context(given, "read")? == record.stock_sha256 {
         true => Ok(copy),
-        false => Err(Error::ChangedMeanwhile { path }),
+        false => Err(Error::ChangedMeanwhile { path: given.to_owned() }),
     }
 }
 

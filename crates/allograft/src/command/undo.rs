@@ -21,6 +21,7 @@ use crate::target::located;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   allograft undo /usr/lib/x86_64-linux-musl/libc.a
+  allograft undo --dry-run sdk
   allograft undo ~/.rustup/toolchains/stable-x86_64-unknown-linux-gnu
 
 If the host carries no graft, there is nothing to undo; this is no error.")]
@@ -41,6 +42,9 @@ pub(crate) struct Undo {
     /// The stock file of a graft whose backup is missing: the record beside the graft has to name its SHA-256
     #[arg(long, value_name = "FILE", conflicts_with = "out")]
     stock: Option<PathBuf>,
+    /// Print what would be done
+    #[arg(long, conflicts_with = "out")]
+    dry_run: bool,
     /// For container images: write the stock image here
     #[arg(short, long, value_name = "STOCK")]
     out: Option<PathBuf>,
@@ -64,23 +68,28 @@ impl Undo {
         }
         let locking = |locking: Locking<'_>| output.locking(locking);
         let watch = Watch { locking: Some(&locking), ..Watch::default() };
+        if self.dry_run {
+            report(&hosts::planned_undo(&target, self.stock.as_deref())?, output)?;
+            return Ok(ExitCode::SUCCESS);
+        }
         let undone = match &self.out {
             Some(out) => hosts::undo_image(&target, out, &watch)?,
             None => hosts::undo_under(&target, self.stock.as_deref(), &watch)?,
         };
-        told(undone, |undone| {
-            for host in undone {
-                for note in &host.notes {
-                    output.warn(format_args!("`{}` {note}", host.path.display()));
-                }
-            }
-            if output.json {
-                output.document(json::Undone::from(undone.as_slice()))
-            } else {
-                output.text(&summary(undone, output))
-            }
-        })?;
+        told(undone, |undone| report(undone, output))?;
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn report(undone: &[Undone], output: &Output) -> Result<(), Failure> {
+    for host in undone {
+        for note in &host.notes {
+            output.warn(format_args!("`{}` {note}", host.path.display()));
+        }
+    }
+    match output.json {
+        true => output.document(json::Undone::from(undone)),
+        false => output.text(&summary(undone, output)),
     }
 }
 
@@ -93,6 +102,7 @@ fn summary(undone: &[Undone], output: &Output) -> Page {
                 let word = output.paint(Style::Good, "restored");
                 writeln!(text, "{word}  {path}  sha256 {}", host.stock_sha256)
             }
+            UndoneAction::Planned => writeln!(text, "would restore  {path}  sha256 {}", host.stock_sha256),
             UndoneAction::NothingToUndo => writeln!(text, "nothing to undo  {path}"),
         };
     }

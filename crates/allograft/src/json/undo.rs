@@ -12,14 +12,14 @@ pub(crate) struct Undone<'u> {
     hosts: Vec<Host<'u>>,
 }
 
-/// A host that is stock now.
+/// A host that is stock now, or would be (`planned`).
 #[derive(Debug, Serialize)]
 struct Host<'u> {
     /// Its path.
     path: String,
     /// The action taken.
     action: UndoneAction,
-    /// SHA-256 of the host now, in hexadecimal.
+    /// SHA-256 of the stock host, in hexadecimal.
     sha256: &'u str,
     /// Warnings: clauses whose subject is the host.
     notes: &'u [String],

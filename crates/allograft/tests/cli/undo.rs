@@ -32,6 +32,32 @@ fn twice_is_nothing_to_undo() {
     assert_eq!(ran.json()["hosts"][0]["action"], "nothing-to-undo");
 }
 
+/// A dry run changes nothing, and is refused where the undo would be.
+#[test]
+fn a_dry_run_says_what_would_come_back() {
+    let lab = Lab::new();
+    let stock = lab.libc("sdk/one/libc.a");
+    lab.libc("sdk/two/libc.a");
+    lab.run(["graft", "sdk/one/libc.a"]).exits(0);
+    let ran = lab.changes_nothing(0, ["undo", "--dry-run", "sdk"]);
+    let lines: Vec<&str> = ran.out.lines().collect();
+    assert!(lines[0].starts_with("would restore  ") && lines[0].contains("sdk/one/libc.a  sha256 "), "{lines:?}");
+    assert!(lines[1].starts_with("nothing to undo  ") && lines[1].ends_with("sdk/two/libc.a"), "{lines:?}");
+    let document = lab.changes_nothing(0, ["undo", "--dry-run", "sdk", "--json"]).json();
+    crate::documents::fits("undo", &document);
+    assert_eq!(document["hosts"][0]["action"], "planned");
+    // The backup is lost: a stock file is named, and not copied.
+    fs::rename(lab.path("sdk/one/libc.a.allograft-stock"), lab.path("kept")).unwrap();
+    let one = |more: &[&'static str]| [&["undo", "--dry-run", "sdk/one/libc.a"], more].concat();
+    lab.changes_nothing(3, one(&[])).says(&["--stock FILE"]);
+    lab.changes_nothing(3, one(&["--stock", "sdk/one/libc.a"])).says(&["is not the stock file of"]);
+    let planned = lab.changes_nothing(0, one(&["--stock", "kept", "--json"])).json();
+    let real = lab.run(["undo", "sdk/one/libc.a", "--stock", "kept", "--json"]).exits(0).json();
+    assert_eq!(planned["hosts"][0]["sha256"], real["hosts"][0]["sha256"]);
+    assert!(fs::read(stock).unwrap() == debian());
+    lab.run(["undo", "--dry-run", "x", "-o", "y"]).exits(2).says(&["--dry-run"]);
+}
+
 #[test]
 fn refuses_what_has_changed_since() {
     let lab = Lab::new();
@@ -41,6 +67,7 @@ fn refuses_what_has_changed_since() {
     let last = bytes.len() - 1;
     bytes[last] ^= 1;
     fs::write(&libc, &bytes).unwrap();
+    lab.changes_nothing(3, ["undo", "--dry-run", "libc.a"]).says(&["has changed since it was grafted"]);
     let ran = lab.changes_nothing(3, ["undo", "libc.a", "--json"]);
     let record: serde_json::Value =
         serde_json::from_slice(&fs::read(lab.path("libc.a.allograft.json")).unwrap()).unwrap();
