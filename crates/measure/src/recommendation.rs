@@ -173,10 +173,10 @@ fn latency(name: &str, cases: &[CaseResult]) -> String {
             }
             (better, worse) => {
                 if let Some(better) = better {
-                    text.push_str(&format!(" At equal rates its {tail}{of} is lower than stock's {better}."));
+                    text.push_str(&format!(" At equal rates it is better than stock by {tail}{of} {better}."));
                 }
                 if let Some(worse) = worse {
-                    text.push_str(&format!(" But at equal rates its {tail}{of} is higher than stock's {worse}."));
+                    text.push_str(&format!(" But at equal rates it is worse than stock by {tail}{of} {worse}."));
                 }
             }
         }

@@ -77,10 +77,10 @@ pub struct Percentile {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Standing {
-    /// Its 99th percentile (if that was not reported, the 90th or the 50th) is certainly lower, or it alone reaches the
-    /// rate.
+    /// Its 99th percentile (if that was not reported, the 90th or the 50th) is certainly lower, or it certainly reaches
+    /// the rate more often.
     Better,
-    /// That percentile is certainly higher, or stock alone reaches the rate.
+    /// That percentile is certainly higher, or stock certainly reaches the rate more often.
     Worse,
     /// The runs show no certain difference.
     Unclear,
@@ -173,12 +173,31 @@ pub(crate) fn judge(rates: &mut [RateResult]) {
             }
             arm.standing = match (arm.reached, stock.reached) {
                 (true, true) => Some(standing(ratio, arm, stock)),
+                (false, false) => None,
+                _ if reaching_p_value(arm, stock) >= LEVEL => Some(Standing::Unclear),
                 (true, false) => Some(Standing::Better),
                 (false, true) => Some(Standing::Worse),
-                (false, false) => None,
             };
         }
     }
+}
+
+/// Returns the two-sided p-value of the hypothesis that both arms reach the rate equally often, from the rounds in
+/// which one of them alone did (McNemar's exact test). It is not corrected for the number of comparisons: only at rates
+/// near the capacity of both can chance decide.
+fn reaching_p_value(arm: &RateArm, stock: &RateArm) -> f64 {
+    let reached = |run: &Run| run.figures.service.is_some_and(|service| service.is_reached());
+    let of_stock = |run: &Run| stock.runs.iter().find(|other| other.round == run.round).map(reached);
+    let pairs = arm.runs.iter().filter_map(|run| Some((reached(run), of_stock(run)?)));
+    let alone: Vec<bool> = pairs.filter(|(arm, stock)| arm != stock).map(|(arm, _)| arm).collect();
+    let (count, arms) = (alone.len(), alone.iter().filter(|arm| **arm).count());
+    // The number of ways in which so few of `count` fair coins, or fewer, show the rarer side.
+    let (mut ways, mut tail) = (1.0, 0.0);
+    for rarer in 0..=arms.min(count - arms) {
+        tail += ways;
+        ways *= (count - rarer) as f64 / (rarer + 1) as f64;
+    }
+    (2.0 * tail * 0.5f64.powi(i32::try_from(count).unwrap_or(i32::MAX))).min(1.0)
 }
 
 /// The runs that did not reach the rate are missing in the ratio, so an arm that has more of them is not better.
@@ -188,5 +207,56 @@ fn standing(ratio: Option<(Ratio, f64)>, arm: &RateArm, stock: &RateArm) -> Stan
         Some((ratio, _)) if ratio.value < 1.0 && missed(arm) <= missed(stock) => Standing::Better,
         Some((ratio, _)) if ratio.value > 1.0 && missed(stock) <= missed(arm) => Standing::Worse,
         _ => Standing::Unclear,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arm(reached: &[bool]) -> RateArm {
+        let run = |(round, reached): (usize, &bool)| {
+            let requests_per_second = if *reached { 100.0 } else { 50.0 };
+            let service = Service {
+                requests_per_second,
+                rate: Some(100),
+                p50_ms: None,
+                p90_ms: None,
+                p99_ms: None,
+                p999_ms: None,
+            };
+            Run { round, position: 0, figures: Figures { service: Some(service), ..Figures::default() } }
+        };
+        let runs: Vec<Run> = reached.iter().enumerate().map(run).collect();
+        RateArm::new("arm", &ArmRuns { runs, ..ArmRuns::default() }, None)
+    }
+
+    fn standing_of(reached: &[bool], of_stock: &[bool]) -> Option<Standing> {
+        let arms = vec![arm(of_stock), arm(reached)];
+        let mut rates =
+            [RateResult { requests_per_second: 100, stopped: Stopped::Rounds, rounds: reached.len(), arms }];
+        judge(&mut rates);
+        rates[0].arms[1].standing
+    }
+
+    #[test]
+    fn a_few_runs_that_reach_a_rate_are_no_certainty() {
+        assert_eq!(standing_of(&[true], &[false]), Some(Standing::Unclear));
+        assert_eq!(standing_of(&[true; 5], &[false; 5]), Some(Standing::Unclear));
+        assert_eq!(standing_of(&[true; 6], &[false; 6]), Some(Standing::Better));
+        assert_eq!(standing_of(&[false; 6], &[true; 6]), Some(Standing::Worse));
+        let mixed = [true, true, false, true, false, true, true];
+        assert_eq!(standing_of(&mixed, &mixed.map(|reached| !reached)), Some(Standing::Unclear));
+        assert_eq!(standing_of(&[false; 6], &[false; 6]), None);
+    }
+
+    #[test]
+    fn the_exact_test_counts_the_rounds_that_differ() {
+        let p = |reached: &[bool], of_stock: &[bool]| reaching_p_value(&arm(reached), &arm(of_stock));
+        assert_eq!(p(&[true; 4], &[true; 4]), 1.0);
+        assert_eq!(p(&[true; 6], &[false; 6]), 2.0 / 64.0);
+        // One of seven is against: (1 + 7) / 128 on either side.
+        let against = [true, true, true, true, true, true, false];
+        assert_eq!(p(&against, &against.map(|reached| !reached)), 2.0 * 8.0 / 128.0);
     }
 }

@@ -106,8 +106,8 @@ mod tests {
     fn latencies_at_equal_rates_are_in_every_form() {
         let results = samples::results();
         let says = [
-            "p99 certainly lower than stock's: mimalloc at every rate",
-            "p99 certainly higher than stock's: rpmalloc from 1,000/s to 2,000/s",
+            "certainly better than stock by p99: mimalloc at every rate",
+            "certainly worse than stock by p99: rpmalloc from 1,000/s to 2,000/s",
             "rate not reached: stock at 3,000/s; rpmalloc from 2,000/s to 3,000/s",
             "lowest median p99: mimalloc at every rate",
         ];
@@ -135,7 +135,7 @@ mod tests {
             "{row}"
         );
         let reason = &results.recommendation.as_ref().unwrap().reason;
-        assert!(reason.contains("its p99 of map, 8 threads is lower than stock's at every rate."), "{reason}");
+        assert!(reason.contains("it is better than stock by p99 of map, 8 threads at every rate."), "{reason}");
         assert!(
             results.without_runs().cases[1].rates.iter().flat_map(|rate| &rate.arms).all(|arm| arm.runs.is_empty())
         );

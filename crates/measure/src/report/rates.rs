@@ -50,9 +50,9 @@ pub fn conclusions(case: &CaseResult) -> Vec<String> {
     };
     let stands = |wanted: Standing| move |arm: &RateArm| arm.standing == Some(wanted);
     let tail = tail_name(rates);
-    for (what, arms) in [("lower", each(&stands(Standing::Better))), ("higher", each(&stands(Standing::Worse)))] {
+    for (what, arms) in [("better", each(&stands(Standing::Better))), ("worse", each(&stands(Standing::Worse)))] {
         let arms = if arms.is_empty() { "none".to_owned() } else { arms.join("; ") };
-        sentences.push(format!("{tail} certainly {what} than stock's: {arms}"));
+        sentences.push(format!("certainly {what} than stock by {tail}: {arms}"));
     }
     let not_reached = each(&|arm| !arm.reached && arm.failure.is_none());
     if !not_reached.is_empty() {
