@@ -92,7 +92,7 @@ struct miss {
 	size_t n;
 	struct figures best;
 };
-static struct miss missed[24 * SIZES * CONDITIONS];
+static struct miss missed[48 * SIZES * CONDITIONS];
 static size_t missed_count, cell_count;
 
 /* Measures a cell over its target again. On a loaded machine, the least time of more rounds has less noise, equally in all
@@ -127,7 +127,7 @@ static void print_missed(void)
 {
 	for (size_t i = 0; i < missed_count; i++) {
 		struct figures f = missed[i].best;
-		printf("  %-9s %-15s %7zu B  %9.2f ns  glibc %9.2f (%.2f)  musl %9.2f (%.2f)\n", missed[i].subject->name,
+		printf("  %-11s %-15s %7zu B  %9.2f ns  glibc %9.2f (%.2f)  musl %9.2f (%.2f)\n", missed[i].subject->name,
 		    missed[i].at->name, missed[i].n, f.ns[OURS], f.ns[GLIBC], to_glibc(f), f.ns[MUSL], to_musl(f));
 	}
 }
@@ -165,7 +165,7 @@ static void cells(const struct subject *subject, struct mean *glibc, struct mean
 
 static void mixed(const struct subject *subject, struct mean *glibc, struct mean *musl)
 {
-	printf("%9s", subject->name);
+	printf("%11s", subject->name);
 	for (int chained = 0; chained < 2; chained++) {
 		struct figures f = measure_mixed(subject, chained, 60);
 		add(glibc, to_glibc(f));
@@ -193,8 +193,8 @@ int main(int argc, char **argv)
 	if (argc == 5 && strcmp(what, "cell") == 0)
 		return cell(argv[2], strtoul(argv[3], 0, 10), strtoul(argv[4], 0, 10));
 	if (strcmp(what, "cells") != 0) {
-		printf("mixed lengths, ns per call\n%9s | %38s | %38s\n", "", "independent calls", "chained calls");
-		printf("%9s | %7s %7s %7s %6s %6s | %7s %7s %7s %6s %6s\n", "", "ours", "glibc", "musl", "/glibc", "/musl",
+		printf("mixed lengths, ns per call\n%11s | %38s | %38s\n", "", "independent calls", "chained calls");
+		printf("%11s | %7s %7s %7s %6s %6s | %7s %7s %7s %6s %6s\n", "", "ours", "glibc", "musl", "/glibc", "/musl",
 		    "ours", "glibc", "musl", "/glibc", "/musl");
 		for (size_t i = 0; i < subject_count; i++)
 			if (wanted(subjects[i].name, argc, argv))
@@ -210,7 +210,7 @@ int main(int argc, char **argv)
 				continue;
 			struct mean own_glibc = { 0, 0 }, own_musl = { 0, 0 };
 			cells(&subjects[i], &own_glibc, &own_musl);
-			printf("%9s   geometric mean: glibc %.3f, musl %.3f\n", "", mean(own_glibc), mean(own_musl));
+			printf("%11s   geometric mean: glibc %.3f, musl %.3f\n", "", mean(own_glibc), mean(own_musl));
 			add(&all_glibc, mean(own_glibc));
 			add(&all_musl, mean(own_musl));
 		}

@@ -11,20 +11,31 @@ typedef uintptr_t function(uintptr_t, uintptr_t, uintptr_t);
 
 enum arm { OURS, GLIBC, MUSL, ARMS };
 
-/* The kinds of a function's arguments, and the content of its blocks. */
+/* The kinds of a function's arguments, and the content of its blocks: from LENGTH on they end with NUL. */
 enum shape {
 	COPY,        /* d, s, n */
 	FILL,        /* d, byte, n */
 	COMPARE,     /* a, b, n: equal blocks */
 	FIND,        /* s, byte, n: not there */
+	WCHAR_COPY,  /* d, s, n: as above, of wide characters */
+	WCHAR_FILL,
+	WCHAR_COMPARE,
+	WCHAR_FIND,
 	SEEK,        /* s, n, needle: its first byte is everywhere, the others nowhere */
 	LENGTH,      /* s, n: string, limit beyond it */
 	FIND_TEXT,   /* s, byte: not there */
+	FIND_SET,    /* s, set of three: none of them is there */
+	FIND_LARGER, /* s, set of nine: none of them is there */
+	SPAN,        /* s, set of three: all of them are there */
+	SPAN_LARGER, /* s, set of nine */
 	SEEK_TEXT,   /* s, needle: as SEEK */
 	ORDER,       /* a, b, n: equal strings, limit beyond them */
 	WRITE,       /* d, s */
 	WRITE_LIMIT, /* d, s, n: the string and its NUL fill n */
 	APPEND,      /* d, s, n: to 16 bytes that are there */
+	WCHAR_LENGTH, /* as above, of wide characters */
+	WCHAR_FIND_TEXT,
+	WCHAR_ORDER,
 };
 
 /* The needle of SEEK and SEEK_TEXT. */

@@ -51,32 +51,63 @@ void bench_prepare(void)
 	to = arena();
 }
 
-/* Makes blocks for the function's kind. `at` < n is the place of a difference or of the wanted byte. */
+static bool is_of_wchars(enum shape shape)
+{
+	return (shape >= WCHAR_COPY && shape <= WCHAR_FIND) || shape >= WCHAR_LENGTH;
+}
+
+static bool compares(enum shape shape)
+{
+	return shape == COMPARE || shape == ORDER || shape == WCHAR_COMPARE || shape == WCHAR_ORDER;
+}
+
+/* Whether the place of what stops the function may be chosen. */
+static bool stops(enum shape shape)
+{
+	return compares(shape) || shape == FIND || shape == WCHAR_FIND || shape == WCHAR_FIND_TEXT ||
+	    (shape >= FIND_TEXT && shape <= SPAN_LARGER);
+}
+
+/* Makes blocks for the function's kind. `at` < n is the place of a difference or of the wanted byte. Wide characters consist
+ * of four bytes of the same value, and begin at multiples of their size. */
 static struct call prepare(enum shape shape, byte *a, byte *b, size_t n, size_t at)
 {
 	bool text = shape >= LENGTH;
+	size_t size = 1;
+	if (is_of_wchars(shape)) {
+		size = sizeof(wchar_t);
+		n -= n % size, at -= at % size, a -= (uintptr_t)a % size, b -= (uintptr_t)b % size;
+	}
 	memset(b, 'x', n);
-	b[n] = text ? 0 : 'y';
-	if (shape == COMPARE || shape == ORDER) {
+	memset(b + n, text ? 0 : 'y', size);
+	if (compares(shape)) {
 		memset(a, 'x', n);
-		a[n] = text ? 0 : 'z';
+		memset(a + n, text ? 0 : 'z', size);
 	}
 	if (shape == APPEND) {
 		memset(a, 'a', 16);
 		a[16] = 0;
 	}
-	if (at < n && (shape == COMPARE || shape == ORDER || shape == FIND || shape == FIND_TEXT))
-		b[at] = 'q';
+	if (at < n && stops(shape))
+		memset(b + at, 'q', size);
 	if ((shape == SEEK || shape == SEEK_TEXT) && at + NEEDLE_LENGTH <= n)
 		memcpy(b + at, NEEDLE, NEEDLE_LENGTH);
-	struct call call = { (uintptr_t)a, (uintptr_t)b, n };
+	struct call call = { (uintptr_t)a, (uintptr_t)b, n / size };
 	switch (shape) {
 	case FILL: call.y = 'f'; break;
+	case WCHAR_FILL: call.y = 'f'; break;
 	case FIND:
 	case FIND_TEXT: call.x = (uintptr_t)b, call.y = 'q'; break;
+	case WCHAR_FIND:
+	case WCHAR_FIND_TEXT: call.x = (uintptr_t)b, call.y = 0x71717171; break;
+	case FIND_SET: call.x = (uintptr_t)b, call.y = (uintptr_t)",;q"; break;
+	case FIND_LARGER: call.x = (uintptr_t)b, call.y = (uintptr_t)" \t\r\n,;<>q"; break;
+	case SPAN: call.x = (uintptr_t)b, call.y = (uintptr_t)" \tx"; break;
+	case SPAN_LARGER: call.x = (uintptr_t)b, call.y = (uintptr_t)"01234567x"; break;
 	case SEEK: call.x = (uintptr_t)b, call.y = n, call.z = (uintptr_t)NEEDLE; break;
 	case SEEK_TEXT: call.x = (uintptr_t)b, call.y = (uintptr_t)NEEDLE; break;
-	case LENGTH: call.x = (uintptr_t)b, call.y = n + 100; break;
+	case LENGTH:
+	case WCHAR_LENGTH: call.x = (uintptr_t)b, call.y = call.z + 100; break;
 	case ORDER: call.z = n + 100; break;
 	case WRITE_LIMIT: call.z = n + 1; break;
 	case APPEND: call.z = n + 100; break;

@@ -189,6 +189,9 @@ static int prove_path(void)
 	if (path == 0 || path >= proof_choices()) {
 		prove_texts();
 		prove_seek();
+		prove_sets();
+		prove_letters();
+		prove_wchars();
 	}
 	clock_gettime(CLOCK_MONOTONIC, &to);
 	printf("path %u: right in %llu placements, %.1f s\n", path, (unsigned long long)checks,

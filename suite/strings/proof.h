@@ -32,6 +32,9 @@ void over_blocks(const char *name, void (*check)(byte *a, size_t n));
 void prove_blocks(void);
 void prove_texts(void);
 void prove_seek(void);
+void prove_sets(void);
+void prove_letters(void);
+void prove_wchars(void);
 
 unsigned proof_choices(void);
 void proof_choose(unsigned choice);
@@ -59,5 +62,21 @@ char *proof_stpncpy(char *restrict d, const char *restrict s, size_t n);
 char *proof_strncpy(char *restrict d, const char *restrict s, size_t n);
 char *proof_strcat(char *restrict d, const char *restrict s);
 char *proof_strncat(char *restrict d, const char *restrict s, size_t n);
+void *proof_memccpy(void *restrict d, const void *restrict s, int c, size_t n);
+size_t proof_strcspn(const char *s, const char *set);
+size_t proof_strspn(const char *s, const char *set);
+char *proof_strpbrk(const char *s, const char *set);
+int proof_strcasecmp(const char *a, const char *b);
+int proof_strncasecmp(const char *a, const char *b, size_t n);
+char *proof_strcasestr(const char *h, const char *needle);
+size_t proof_wcslen(const wchar_t *s);
+size_t proof_wcsnlen(const wchar_t *s, size_t n);
+wchar_t *proof_wcschr(const wchar_t *s, wchar_t c);
+int proof_wcscmp(const wchar_t *a, const wchar_t *b);
+wchar_t *proof_wmemchr(const wchar_t *s, wchar_t c, size_t n);
+int proof_wmemcmp(const wchar_t *a, const wchar_t *b, size_t n);
+wchar_t *proof_wmemcpy(wchar_t *restrict d, const wchar_t *restrict s, size_t n);
+wchar_t *proof_wmemmove(wchar_t *d, const wchar_t *s, size_t n);
+wchar_t *proof_wmemset(wchar_t *d, wchar_t c, size_t n);
 
 #endif

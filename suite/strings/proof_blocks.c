@@ -1,4 +1,4 @@
-/* Blocks of known length: memcpy, memmove, memset, memcmp, bcmp, memchr, memrchr. */
+/* Blocks of known length: memcpy, memmove, memccpy, memset, memcmp, bcmp, memchr, memrchr. */
 #include "proof.h"
 
 static const byte marks[] = { 0x00, 0x7f, 0x80, 0xff, 0x01 };
@@ -74,6 +74,47 @@ static void prove_overlap(void)
 	for (size_t n = 2000; n <= 300000; n = n * 5 / 3)
 		for (ptrdiff_t distance = -260; distance <= 260; distance += 1 + (ptrdiff_t)(n / 4000))
 			check_overlap(left.middle + noise() % 64, distance * (n % 3 ? 1 : 17), n);
+}
+
+/* A byte that stops the copy at several places, and nowhere; the block that is read ends with that byte. */
+static void check_memccpy(byte *d, byte *s, size_t n)
+{
+	byte c = marks[n % sizeof marks];
+	for (size_t i = 0; i < n; i++)
+		s[i] = c ^ (byte)(1 + i % 91);
+	if (proof_memccpy(d, s, c | 0x300, n) != 0)
+		wrong("memccpy: %#x found in %zu bytes that hold none", c, n);
+	const size_t places[] = { 0, n / 2, n - 1, n ? noise() % n : 0 };
+	for (size_t k = n > 4096 ? 3 : 0; k < (n ? 4 : 0); k++) {
+		size_t at = places[k];
+		const size_t limits[] = { n, at + 1, SIZE_MAX, SIZE_MAX - 63 };
+		byte was = s[at];
+		for (size_t i = 0; i < n; i++)
+			if (d[i] != s[i])
+				wrong("memccpy: byte %zu of %zu is not copied", i, n);
+		clean(d, n);
+		s[at] = c;
+		if (proof_memccpy(d, s, c | 0x300, limits[noise() % 4]) != d + at + 1)
+			wrong("memccpy: %#x at %zu of %zu", c, at, n);
+		for (size_t i = 0; i <= at; i++)
+			if (d[i] != s[i])
+				wrong("memccpy: byte %zu of %zu before the stop is not copied", i, at);
+		untouched_around(&left, d, at + 1);
+		untouched(d + at + 1, d + n);
+		s[at] = was;
+		clean(d, n);
+		/* The byte is right behind the limit. */
+		s[at] = c;
+		if (proof_memccpy(d, s, c, at) != 0)
+			wrong("memccpy of %zu bytes goes on to the next", at);
+		untouched(d + at, d + n);
+		s[at] = was;
+		proof_memccpy(d, s, c, n);
+	}
+	untouched_around(&left, d, n);
+	untouched_around(&right, s, n);
+	clean(d, n);
+	clean(s, n);
 }
 
 static void check_memset(byte *a, size_t n)
@@ -217,6 +258,7 @@ void prove_blocks(void)
 	over_pairs("memcpy", check_memcpy);
 	over_pairs("memmove", check_memmove);
 	prove_overlap();
+	over_pairs("memccpy", check_memccpy);
 	over_blocks("memset", check_memset);
 	over_pairs("memcmp", check_memcmp);
 	over_pairs("bcmp", check_bcmp);

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use format::{Arch, DonorKind, windows};
+use format::{Arch, DonorKind, StringFunction, windows};
 use relocatable::{Coff, ObjectError};
 use zigcc::{Zig, ZigTarget};
 
@@ -325,6 +325,8 @@ impl Foundry {
         if let Some(strings) = strings {
             objects.push(self.object_path(strings, arch, Target::Program));
             roots = exports(strings, arch, &objects[1..])?;
+            // The program calls no others.
+            roots.retain(|name| StringFunction::named(name.as_bytes()).is_some());
             define.push("-DTRANSPLANT_STRINGS");
         }
         self.transplant_units(units, arch, &define, &path.with_extension(""), &mut objects)?;

@@ -37,6 +37,36 @@ INLINE bits base_bits(base_lane truth)
 
 INLINE bool base_whole(base_lane truth) { return ~base_bits(truth) == 0; }
 INLINE bits base_unequal(base_lane a, base_lane b) { return ~base_bits(base_equal(a, b)); }
+/* `v` without the ones of `w`. */
+INLINE base_lane base_except(base_lane v, base_lane w) { return vbicq_u8(v, w); }
+/* Ones at the letters a to z. */
+INLINE base_lane base_small_letters(base_lane v) { return vcltq_u8(vsubq_u8(v, vdupq_n_u8('a')), vdupq_n_u8(26)); }
+/* `v` with small letters alone. */
+INLINE base_lane base_folded(base_lane v)
+{
+	base_lane bit = base_splat(0x20);
+	return vorrq_u8(v, vandq_u8(base_small_letters(vorrq_u8(v, bit)), bit));
+}
+/* Ones where the bytes are the same, or the same letter: they differ in no bit but that of the case. */
+INLINE base_lane base_equal_folded(base_lane a, base_lane b)
+{
+	base_lane bit = base_splat(0x20), ignored = vandq_u8(base_small_letters(vorrq_u8(a, bit)), bit);
+	return vceqzq_u8(base_except(base_differ(a, b), ignored));
+}
+INLINE base_lane base_splat_wchar(wchar_t c) { return vreinterpretq_u8_u32(vdupq_n_u32(c)); }
+INLINE base_lane base_equal_wchars(base_lane a, base_lane b)
+{
+	return vreinterpretq_u8_u32(vceqq_u32(vreinterpretq_u32_u8(a), vreinterpretq_u32_u8(b)));
+}
+/* Ones at the bytes of a set, by its table (lane_set.h). An index of 16 or more gives zero. */
+INLINE base_lane base_member_of_table(base_lane v, base_lane low, base_lane high)
+{
+	base_lane rows = vqtbl1q_u8(low, vandq_u8(v, vdupq_n_u8(0x8f)));
+	rows = vorrq_u8(rows, vqtbl1q_u8(high, vandq_u8(veorq_u8(v, vdupq_n_u8(0x80)), vdupq_n_u8(0x8f))));
+	base_lane bit = vqtbl1q_u8(vreinterpretq_u8_u64(vdupq_n_u64(0x8040201008040201)), vshrq_n_u8(v, 4));
+	return vtstq_u8(rows, bit);
+}
+INLINE base_lane base_twice(base_lane v) { return v; }
 
 /* There is no instruction for blocks before ARMv8.8. */
 INLINE bool copied_by_processor(byte *d, const byte *s, size_t n)
@@ -55,7 +85,9 @@ INLINE bool filled_by_processor(byte *d, byte c, size_t n)
 #define L(name) base_##name
 #define LANE 16
 #define ENTRY INLINE
+#define TABLES
 #include "lanes.h"
+#undef TABLES
 #undef L
 #undef LANE
 #undef ENTRY

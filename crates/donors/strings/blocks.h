@@ -35,3 +35,8 @@ CHOOSING void *find_last_byte(const void *s, int c, size_t n)
 {
 	return (void *)CHOSEN(n, find_last, s, (byte)c, n);
 }
+
+CHOOSING void *copy_block_until(void *d, const void *s, int c, size_t n)
+{
+	return CHOSEN(n, copy_until, d, s, (byte)c, n);
+}

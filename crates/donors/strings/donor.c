@@ -28,4 +28,5 @@
 
 #include "blocks.h"
 #include "texts.h"
+#include "wchars.h"
 #include "names.h"

@@ -128,12 +128,10 @@ INLINE void L(store_block)(byte *d, L(lane) v)
 	L(store)(d + 3 * LANE, v);
 }
 
-/* More than 8 * LANE. */
-__attribute__((noinline)) static byte *L(fill_long)(byte *d, byte c, size_t n)
+/* More than 8 * LANE. A value of several bytes begins anew with each of them: the lanes that are not at `d` are at a
+ * distance from it that is a multiple of the value's size, if `d` is at one. */
+INLINE byte *L(fill_blocks)(byte *d, L(lane) v, size_t n)
 {
-	if (filled_by_processor(d, c, n))
-		return result(d);
-	const L(lane) v = L(splat)(c);
 	byte *start = d, *end = d + n - BLOCK;
 	L(store_block)(d, v);
 	for (d += BLOCK - past(d, LANE); d < end; d += BLOCK) {
@@ -146,15 +144,9 @@ __attribute__((noinline)) static byte *L(fill_long)(byte *d, byte c, size_t n)
 	return result(start);
 }
 
-ENTRY byte *L(fill)(byte *d, byte c, size_t n)
+/* More than 32 bytes, 8 * LANE or fewer. */
+INLINE byte *L(fill_middle)(byte *d, L(lane) v, size_t n)
 {
-	if (n <= 32) {
-		fill_short(d, c, n);
-		return result(d);
-	}
-	if (n > 8 * LANE)
-		return L(fill_long)(d, c, n);
-	const L(lane) v = L(splat)(c);
 	if (n > 4 * LANE) {
 		L(store_block)(d, v);
 		L(store_block)(d + n - BLOCK, v);
@@ -167,4 +159,23 @@ ENTRY byte *L(fill)(byte *d, byte c, size_t n)
 		L(store)(d + n - 2 * LANE, v);
 	}
 	return result(d);
+}
+
+/* More than 8 * LANE. */
+__attribute__((noinline)) static byte *L(fill_long)(byte *d, byte c, size_t n)
+{
+	if (filled_by_processor(d, c, n))
+		return result(d);
+	return L(fill_blocks)(d, L(splat)(c), n);
+}
+
+ENTRY byte *L(fill)(byte *d, byte c, size_t n)
+{
+	if (n <= 32) {
+		fill_short(d, c, n);
+		return result(d);
+	}
+	if (n > 8 * LANE)
+		return L(fill_long)(d, c, n);
+	return L(fill_middle)(d, L(splat)(c), n);
 }

@@ -1,29 +1,58 @@
-/* Searching: memchr, memrchr, strlen, strnlen, strchr, strrchr.
+/* Searching: memchr, memrchr, strlen, strnlen, strchr, strrchr; for the others that search, `find` and `find_within`.
  *
  * A search looks first at one unaligned lane, if that stays in the page of its first byte; otherwise at the aligned
  * lane around that byte, which is in one page like all aligned lanes. From then on it reads aligned lanes, and aligned
  * blocks of four. At least one byte of each belongs to the searched string or block. */
 
-/* Marks `v` where it holds what stops the search: with zero, or for AT_BYTE with ones, whichever takes fewer steps. */
-INLINE L(lane) L(mark)(L(lane) v, L(lane) needle, enum stop stop)
+/* What is searched for: one byte or wide character, four bytes, or the two halves of a table. */
+struct L(needle) {
+	L(lane) one, two, three, four;
+};
+
+INLINE struct L(needle) L(one_byte)(byte c)
 {
-	if (stop == AT_NUL)
-		return v;
-	return stop == AT_BYTE ? L(equal)(v, needle) : L(least)(L(differ)(v, needle), v);
+	return (struct L(needle)){ .one = L(splat)(c) };
+}
+
+/* Ones where `v` has one of the four bytes. */
+INLINE L(lane) L(member_of_four)(L(lane) v, struct L(needle) needle)
+{
+	L(lane) a = L(either)(L(equal)(v, needle.one), L(equal)(v, needle.two));
+	L(lane) b = L(either)(L(equal)(v, needle.three), L(equal)(v, needle.four));
+	return L(either)(a, b);
+}
+
+/* Marks `v` where it holds what stops the search. */
+INLINE L(lane) L(mark)(L(lane) v, struct L(needle) needle, enum stop stop)
+{
+	switch (stop) {
+	case AT_BYTE: return L(equal)(v, needle.one);
+	case AT_NUL: return v;
+	case AT_EITHER: return L(least)(L(differ)(v, needle.one), v);
+	case AT_MEMBER: return L(either)(L(member_of_four)(v, needle), L(equal)(v, L(splat)(0)));
+	case AT_OTHER: return L(member_of_four)(v, needle);
+#ifdef TABLES
+	case AT_TABLE_MEMBER:
+	case AT_TABLE_OTHER: return L(member_of_table)(v, needle.one, needle.two);
+#endif
+	case AT_WCHAR: return L(equal_wchars)(v, needle.one);
+	case AT_WCHAR_OR_NUL: return L(either)(L(equal_wchars)(v, needle.one), L(equal_wchars)(v, L(splat)(0)));
+	default: return v;
+	}
 }
 
 /* Marked where either of the two is. */
 INLINE L(lane) L(join)(L(lane) a, L(lane) b, enum stop stop)
 {
-	return stop == AT_BYTE ? L(either)(a, b) : L(least)(a, b);
+	return is_marked_by_ones(stop) ? L(either)(a, b) : L(least)(a, b);
 }
 
 INLINE bits L(marked)(L(lane) marks, enum stop stop)
 {
-	return L(bits)(stop == AT_BYTE ? marks : L(equal)(marks, L(splat)(0)));
+	return L(bits)(is_marked_by_ones(stop) ? marks : L(equal)(marks, L(splat)(0)));
 }
 
-INLINE bits L(hits)(L(lane) v, L(lane) needle, enum stop stop)
+INLINE bits L(hits)(L(lane) v, struct L(needle) needle, enum stop stop)
 {
 	return L(marked)(L(mark)(v, needle, stop), stop);
 }
@@ -41,7 +70,7 @@ INLINE struct L(marks) L(marks_of)(L(lane) a, L(lane) b, L(lane) c, L(lane) d, e
 }
 
 /* The marks of the aligned block at `q`. */
-INLINE struct L(marks) L(look)(const byte *q, L(lane) needle, enum stop stop)
+INLINE struct L(marks) L(look)(const byte *q, struct L(needle) needle, enum stop stop)
 {
 	L(lane) a = L(load_aligned)(q), b = L(load_aligned)(q + LANE);
 	L(lane) c = L(load_aligned)(q + 2 * LANE), d = L(load_aligned)(q + 3 * LANE);
@@ -63,19 +92,19 @@ INLINE size_t L(first_mark)(struct L(marks) block, enum stop stop)
 }
 
 /* Whether the aligned block at `q` does not have the byte. */
-INLINE bool L(clear)(const byte *q, L(lane) needle)
+INLINE bool L(clear)(const byte *q, struct L(needle) needle)
 {
 	return L(marked)(L(look)(q, needle, AT_BYTE).all, AT_BYTE) == 0;
 }
 
 /* The bytes that stop the search between `s` and the end of the aligned lane around it. */
-INLINE bits L(hits_before_page)(const byte *s, L(lane) needle, enum stop stop)
+INLINE bits L(hits_before_page)(const byte *s, struct L(needle) needle, enum stop stop)
 {
 	return bits_from(L(hits)(L(load_aligned)(s - past(s, LANE)), needle, stop), past(s, LANE));
 }
 
 /* The bytes that stop the search in the lane at `s`, or in its part before the end of the page. */
-INLINE bits L(hits_at_start)(const byte *s, L(lane) needle, enum stop stop)
+INLINE bits L(hits_at_start)(const byte *s, struct L(needle) needle, enum stop stop)
 {
 	if (LIKELY(page_room(s) >= LANE))
 		return L(hits)(L(load)(s), needle, stop);
@@ -89,10 +118,10 @@ INLINE bits L(hits_at_start)(const byte *s, L(lane) needle, enum stop stop)
 			return q + (place) + first(hits);                                                                          \
 	} while (0)
 
-/* Where the first byte lies that stops the search of a string: something does. */
-INLINE const byte *L(find)(const byte *s, byte c, enum stop stop)
+/* The first place that stops the search of a string: something does. A search for wide characters begins at a multiple
+ * of their size. */
+INLINE const byte *L(find)(const byte *s, struct L(needle) needle, enum stop stop)
 {
-	const L(lane) needle = L(splat)(c);
 	bits hits = L(hits_at_start)(s, needle, stop);
 	if (hits)
 		return s + first(hits);
@@ -123,9 +152,8 @@ INLINE const byte *L(find)(const byte *s, byte c, enum stop stop)
 
 /* How far behind `s` the first byte lies that stops the search; if it is not among the first `n`, which are more
  * than none, `n` or more. */
-INLINE size_t L(find_within)(const byte *s, size_t n, byte c, enum stop stop)
+INLINE size_t L(find_within)(const byte *s, size_t n, struct L(needle) needle, enum stop stop)
 {
-	const L(lane) needle = L(splat)(c);
 	bits hits;
 	if (LIKELY(page_room(s) >= LANE)) {
 		hits = L(hits)(L(load)(s), needle, stop);
@@ -169,13 +197,13 @@ ENTRY const byte *L(find_byte)(const byte *s, byte c, size_t n)
 {
 	if (n == 0)
 		return 0;
-	size_t at = L(find_within)(s, n, c, AT_BYTE);
+	size_t at = L(find_within)(s, n, L(one_byte)(c), AT_BYTE);
 	return at < n ? s + at : 0;
 }
 
 ENTRY size_t L(length)(const byte *s)
 {
-	return (size_t)(L(find)(s, 0, AT_NUL) - s);
+	return (size_t)(L(find)(s, L(one_byte)(0), AT_NUL) - s);
 }
 
 /* The length of the string at `s`, or `n` if it has no end in `n` bytes. */
@@ -183,23 +211,23 @@ ENTRY size_t L(length_within)(const byte *s, size_t n)
 {
 	if (n == 0)
 		return 0;
-	size_t length = L(find_within)(s, n, 0, AT_NUL);
+	size_t length = L(find_within)(s, n, L(one_byte)(0), AT_NUL);
 	return length < n ? length : n;
 }
 
 ENTRY const byte *L(find_or_end)(const byte *s, byte c)
 {
-	return L(find)(s, c, AT_EITHER);
+	return L(find)(s, L(one_byte)(c), AT_EITHER);
 }
 
 ENTRY const byte *L(find_in_text)(const byte *s, byte c)
 {
-	const byte *found = L(find)(s, c, AT_EITHER);
+	const byte *found = L(find)(s, L(one_byte)(c), AT_EITHER);
 	return *found == c ? found : 0;
 }
 
 /* The place of the last byte `c` in the aligned block at `q`, which has one. */
-INLINE size_t L(last_in_block)(const byte *q, L(lane) needle)
+INLINE size_t L(last_in_block)(const byte *q, struct L(needle) needle)
 {
 	const byte *half = q + 2 * LANE;
 	bits a = L(hits)(L(load_aligned)(half), needle, AT_BYTE), b = L(hits)(L(load_aligned)(half + LANE), needle, AT_BYTE);
@@ -221,7 +249,7 @@ ENTRY const byte *L(find_last)(const byte *s, byte c, size_t n)
 {
 	if (n == 0)
 		return 0;
-	const L(lane) needle = L(splat)(c);
+	const struct L(needle) needle = L(one_byte)(c);
 	const byte *end = s + n;
 	bits hits;
 	if (LIKELY(page_offset(end - 1) >= LANE - 1)) {
@@ -274,14 +302,14 @@ INLINE const byte *L(sighted)(struct L(sighting) found)
 }
 
 /* Whether neither of the two lanes at `q` has the byte or the string's end. */
-INLINE bool L(clear_pair)(const byte *q, L(lane) needle)
+INLINE bool L(clear_pair)(const byte *q, struct L(needle) needle)
 {
 	L(lane) a = L(mark)(L(load_aligned)(q), needle, AT_EITHER), b = L(mark)(L(load_aligned)(q + LANE), needle, AT_EITHER);
 	return L(marked)(L(join)(a, b, AT_EITHER), AT_EITHER) == 0;
 }
 
 /* Takes account of the lane at `q`, and says whether the string ends in it. */
-INLINE bool L(sight)(const byte *q, L(lane) needle, struct L(sighting) *found)
+INLINE bool L(sight)(const byte *q, struct L(needle) needle, struct L(sighting) *found)
 {
 	L(lane) v = L(load_aligned)(q);
 	bits hits = L(hits)(v, needle, AT_BYTE), ends = L(hits)(v, needle, AT_NUL);
@@ -297,7 +325,7 @@ INLINE bool L(sight)(const byte *q, L(lane) needle, struct L(sighting) *found)
 /* The last byte `c` of a string; the NUL at its end counts as one of its bytes. */
 ENTRY const byte *L(find_last_in_text)(const byte *s, byte c)
 {
-	const L(lane) needle = L(splat)(c);
+	const struct L(needle) needle = L(one_byte)(c);
 	struct L(sighting) found = { s, 0 };
 	bits ends;
 	if (LIKELY(page_room(s) >= LANE)) {

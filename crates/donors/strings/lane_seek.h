@@ -1,22 +1,30 @@
-/* Searching a block in a block or a string in a string: memmem, strstr.
+/* Searching a block in a block or a string in a string: memmem, strstr, strcasestr.
  *
  * The needle's first byte and its last one are looked for at once, at LANE places; where both fit, the bytes between
  * are compared. Where there are so many places, a lane of them never reaches beyond the last one, so that nothing
  * outside the block is read. */
 
+/* `v`, or `v` without the case of its letters. */
+INLINE L(lane) L(letters)(L(lane) v, enum letters letters)
+{
+	return letters == FOLDED ? L(folded)(v) : v;
+}
+
 /* All ones at those of the LANE places from `h` on where the needle's first byte and its last one, which lies `last`
  * behind, fit. */
-INLINE L(lane) L(fits)(const byte *h, size_t last, L(lane) first_byte, L(lane) last_byte)
+INLINE L(lane) L(fits)(const byte *h, size_t last, L(lane) first_byte, L(lane) last_byte, enum letters letters)
 {
-	return L(least)(L(equal)(L(load)(h), first_byte), L(equal)(L(load)(h + last), last_byte));
+	L(lane) a = L(letters)(L(load)(h), letters), b = L(letters)(L(load)(h + last), letters);
+	return L(least)(L(equal)(a, first_byte), L(equal)(b, last_byte));
 }
 
 /* Whether they fit at none of the BLOCK places from `h` on. */
-INLINE bool L(fits_nowhere)(const byte *h, size_t last, L(lane) first_byte, L(lane) last_byte)
+INLINE bool L(fits_nowhere)(const byte *h, size_t last, L(lane) first_byte, L(lane) last_byte, enum letters letters)
 {
-	L(lane) a = L(fits)(h, last, first_byte, last_byte), b = L(fits)(h + LANE, last, first_byte, last_byte);
-	L(lane) c = L(fits)(h + 2 * LANE, last, first_byte, last_byte);
-	L(lane) d = L(fits)(h + 3 * LANE, last, first_byte, last_byte);
+	L(lane) a = L(fits)(h, last, first_byte, last_byte, letters);
+	L(lane) b = L(fits)(h + LANE, last, first_byte, last_byte, letters);
+	L(lane) c = L(fits)(h + 2 * LANE, last, first_byte, last_byte, letters);
+	L(lane) d = L(fits)(h + 3 * LANE, last, first_byte, last_byte, letters);
 	return L(bits)(L(either)(L(either)(a, b), L(either)(c, d))) == 0;
 }
 
@@ -26,53 +34,84 @@ __attribute__((noinline)) static bool L(same_between)(const byte *h, const byte 
 	return m <= 2 || L(compare_roughly)(h + 1, needle + 1, m - 2) == 0;
 }
 
+/* The same without regard to case, for a needle of at least two bytes: reads the needle's bytes and as many at `h`. */
+__attribute__((noinline)) static bool L(same_folded)(const byte *h, const byte *needle, size_t m)
+{
+	size_t i = 0;
+	for (; i + LANE <= m; i += LANE)
+		if (!L(whole)(L(equal_folded)(L(load)(h + i), L(load)(needle + i))))
+			return false;
+	for (; i < m; i++)
+		if (lower(h[i]) != lower(needle[i]))
+			return false;
+	return true;
+}
+
+INLINE bool L(same_at)(const byte *h, const byte *needle, size_t m, enum letters letters)
+{
+	return letters == FOLDED ? L(same_folded)(h, needle, m) : L(same_between)(h, needle, m);
+}
+
 /* Fewer than LANE places: the lanes reach beyond the last one, but not out of the pages of the first byte and of the
  * needle's last byte there. Before the end of a page, one place after the other. */
-INLINE const byte *L(seek_few)(const byte *h, size_t n, const byte *needle, size_t m)
+INLINE const byte *L(seek_few)(const byte *h, size_t n, const byte *needle, size_t m, enum letters letters)
 {
 	const size_t places = n - m + 1;
 	const bool in_pages = page_room(h) >= LANE && page_room(h + m - 1) >= LANE;
 	if (LIKELY(in_pages)) {
-		bits set = L(bits)(L(fits)(h, m - 1, L(splat)(needle[0]), L(splat)(needle[m - 1]))) & bits_before(places);
+		L(lane) first_byte = L(splat)(letter_at(needle, letters)), last_byte = L(splat)(letter_at(needle + m - 1, letters));
+		bits set = L(bits)(L(fits)(h, m - 1, first_byte, last_byte, letters)) & bits_before(places);
 		for (; set; set = bits_behind_first(set))
-			if (L(same_between)(h + first(set), needle, m))
+			if (L(same_at)(h + first(set), needle, m, letters))
 				return h + first(set);
 		return 0;
 	}
 	for (size_t i = 0; i < places; i++)
-		if (h[i] == needle[0] && h[i + m - 1] == needle[m - 1] && L(same_between)(h + i, needle, m))
+		if (letter_at(h + i, letters) == letter_at(needle, letters) &&
+		    letter_at(h + i + m - 1, letters) == letter_at(needle + m - 1, letters) && L(same_at)(h + i, needle, m, letters))
 			return h + i;
 	return 0;
 }
 
 /* The first place of the needle, of `m` bytes, at least two, in the `n` bytes at `h`, at least as many; or null.
  * Changes the algorithm when more bytes have been compared than four times the passed ones, and a few thousand. */
-__attribute__((noinline)) static const byte *L(seek)(const byte *h, size_t n, const byte *needle, size_t m)
+INLINE const byte *L(seek_by)(const byte *h, size_t n, const byte *needle, size_t m, enum letters letters)
 {
 	const size_t places = n - m + 1;
 	if (places < LANE)
-		return L(seek_few)(h, n, needle, m);
-	const L(lane) first_byte = L(splat)(needle[0]), last_byte = L(splat)(needle[m - 1]);
+		return L(seek_few)(h, n, needle, m, letters);
+	const L(lane) first_byte = L(splat)(letter_at(needle, letters));
+	const L(lane) last_byte = L(splat)(letter_at(needle + m - 1, letters));
 	size_t compared = 0;
 	for (size_t i = 0;;) {
-		while (i + BLOCK < places && L(fits_nowhere)(h + i, m - 1, first_byte, last_byte))
+		while (i + BLOCK < places && L(fits_nowhere)(h + i, m - 1, first_byte, last_byte, letters))
 			i += BLOCK;
 		/* The last lane of places ends with the last one: some of them are looked at twice. */
 		if (i > places - LANE)
 			i = places - LANE;
-		bits set = L(bits)(L(fits)(h + i, m - 1, first_byte, last_byte));
+		bits set = L(bits)(L(fits)(h + i, m - 1, first_byte, last_byte, letters));
 		for (; set; set = bits_behind_first(set)) {
 			const byte *place = h + i + first(set);
-			if (L(same_between)(place, needle, m))
+			if (L(same_at)(place, needle, m, letters))
 				return place;
 			compared += m;
 			if (compared > 4 * i + 4096)
-				return two_way(h + i, n - i, needle, m);
+				return letters == FOLDED ? two_way_folded(h + i, n - i, needle, m) : two_way(h + i, n - i, needle, m);
 		}
 		if (i == places - LANE)
 			return 0;
 		i += LANE;
 	}
+}
+
+__attribute__((noinline)) static const byte *L(seek)(const byte *h, size_t n, const byte *needle, size_t m)
+{
+	return L(seek_by)(h, n, needle, m, EXACT);
+}
+
+__attribute__((noinline)) static const byte *L(seek_folded)(const byte *h, size_t n, const byte *needle, size_t m)
+{
+	return L(seek_by)(h, n, needle, m, FOLDED);
 }
 
 ENTRY const byte *L(find_block)(const byte *h, size_t n, const byte *needle, size_t m)
@@ -86,21 +125,38 @@ ENTRY const byte *L(find_block)(const byte *h, size_t n, const byte *needle, siz
 
 /* A text's length is not known. To go to its end before the search would make a caller who goes from one find to the
  * next take the square of the time; so the text is measured, and searched, in windows that double. */
+INLINE const byte *L(seek_text)(const byte *h, const byte *needle, enum letters letters)
+{
+	const size_t m = L(length)(needle);
+	/* Nothing before the first byte's first place counts, and most texts do not have it. */
+	h = letters == FOLDED ? L(find_letter)(h, needle[0]) : L(find_in_text)(h, needle[0]);
+	for (size_t window = 4 * m + 512; h; window *= 2) {
+		size_t n = L(length_within)(h, window);
+		const byte *found = 0;
+		if (n >= m)
+			found = letters == FOLDED ? L(seek_folded)(h, n, needle, m) : L(seek)(h, n, needle, m);
+		if (found || n < window)
+			return found;
+		h += n - m + 1;
+	}
+	return 0;
+}
+
 ENTRY const byte *L(find_text)(const byte *h, const byte *needle)
 {
 	if (needle[0] == 0)
 		return h;
 	if (needle[1] == 0)
 		return L(find_in_text)(h, needle[0]);
-	const size_t m = L(length)(needle);
-	/* Nothing before the first byte's first place counts, and most texts do not have it. */
-	h = L(find_in_text)(h, needle[0]);
-	for (size_t window = 4 * m + 512; h; window *= 2) {
-		size_t n = L(length_within)(h, window);
-		const byte *found = n < m ? 0 : L(seek)(h, n, needle, m);
-		if (found || n < window)
-			return found;
-		h += n - m + 1;
-	}
-	return 0;
+	return L(seek_text)(h, needle, EXACT);
+}
+
+/* musl's strcasestr does not find the empty string in an empty one. */
+__attribute__((noinline)) static const byte *L(find_text_folded)(const byte *h, const byte *needle)
+{
+	if (needle[0] == 0)
+		return *h ? h : 0;
+	if (needle[1] == 0)
+		return L(find_letter)(h, needle[0]);
+	return L(seek_text)(h, needle, FOLDED);
 }

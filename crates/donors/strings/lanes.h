@@ -4,8 +4,24 @@
 #define BLOCK (4 * LANE)
 #include "lane_find.h"
 #include "lane_compare.h"
+#define O(name) L(name)
+#define LETTERS EXACT
 #include "lane_order.h"
+#undef O
+#undef LETTERS
+#define O(name) L(folded_##name)
+#define LETTERS FOLDED
+#include "lane_order.h"
+#undef O
+#undef LETTERS
+#define O(name) L(wchars_##name)
+#define LETTERS WIDE
+#include "lane_order.h"
+#undef O
+#undef LETTERS
 #include "lane_copy.h"
+#include "lane_set.h"
 #include "lane_write.h"
 #include "lane_seek.h"
+#include "lane_wchars.h"
 #undef BLOCK

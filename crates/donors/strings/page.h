@@ -58,11 +58,30 @@ INLINE const byte *block_end(const byte *s, size_t n)
 	return n > UINTPTR_MAX - (uintptr_t)s ? (const byte *)UINTPTR_MAX : s + n;
 }
 
-/* The byte that stops a search. */
+/* What stops a search. */
 enum stop {
-	AT_BYTE,   /* the byte that is searched for */
-	AT_NUL,    /* the end of the string */
-	AT_EITHER, /* whichever comes first */
+	AT_BYTE,            /* the byte that is searched for */
+	AT_NUL,             /* the end of the string */
+	AT_EITHER,          /* whichever comes first */
+	AT_MEMBER,          /* a byte of a set of four, or the end of the string */
+	AT_OTHER,           /* a byte outside such a set; the end of the string is outside */
+	AT_TABLE_MEMBER,    /* a byte of a set of any size, which has the end of the string */
+	AT_TABLE_OTHER,     /* a byte outside such a set */
+	AT_WCHAR,           /* the wide character that is searched for */
+	AT_WCHAR_OR_NUL,    /* that, or the wide string's end */
+};
+
+/* Whether a search's marks are ones where it stops; others are zero there. Each kind takes what needs fewer steps. */
+INLINE bool is_marked_by_ones(enum stop stop)
+{
+	return stop != AT_NUL && stop != AT_EITHER && stop != AT_OTHER && stop != AT_TABLE_OTHER;
+}
+
+/* How characters compare. */
+enum letters {
+	EXACT,
+	FOLDED, /* without regard to the case of ASCII's letters, which is all that musl's tolower knows in any locale */
+	WIDE,   /* wide characters */
 };
 
 /* The action behind a copied string. */

@@ -27,12 +27,10 @@ INLINE void copy_short(byte *d, const byte *s, size_t n)
 	}
 }
 
-/* Up to 32 bytes. */
-INLINE void fill_short(byte *d, byte c, size_t n)
+/* Up to 32 bytes, with what a word and a lane have. */
+INLINE void fill_short_by(byte *d, uint64_t word, base_lane v, size_t n)
 {
-	uint64_t word = c * 0x0101010101010101u;
 	if (n >= 16) {
-		base_lane v = base_splat(c);
 		base_store(d, v);
 		base_store(d + n - 16, v);
 	} else if (n >= 8) {
@@ -45,6 +43,11 @@ INLINE void fill_short(byte *d, byte c, size_t n)
 		store16(d, (uint16_t)word);
 		store16(d + n - 2, (uint16_t)word);
 	} else if (n) {
-		*d = c;
+		*d = (byte)word;
 	}
+}
+
+INLINE void fill_short(byte *d, byte c, size_t n)
+{
+	fill_short_by(d, c * 0x0101010101010101u, base_splat(c), n);
 }

@@ -69,3 +69,34 @@ CHOOSING char *append_text_within(char *d, const char *s, size_t n)
 {
 	return (char *)CHOSEN(CHOICE_TEXT, append_within, (byte *)d, (const byte *)s, n);
 }
+
+CHOOSING char *find_text_folded(const char *h, const char *needle)
+{
+	return (char *)CHOSEN(CHOICE_TEXT, find_text_folded, (const byte *)h, (const byte *)needle);
+}
+
+CHOOSING int order_texts_folded(const char *a, const char *b)
+{
+	return CHOSEN(CHOICE_TEXT, folded_order, (const byte *)a, (const byte *)b);
+}
+
+CHOOSING int order_texts_folded_within(const char *a, const char *b, size_t n)
+{
+	return CHOSEN(CHOICE_TEXT, folded_order_within, (const byte *)a, (const byte *)b, n);
+}
+
+CHOOSING size_t length_without(const char *s, const char *set)
+{
+	return (size_t)(CHOSEN(CHOICE_TEXT, find_member, (const byte *)s, (const byte *)set) - (const byte *)s);
+}
+
+CHOOSING char *find_member(const char *s, const char *set)
+{
+	const byte *found = CHOSEN(CHOICE_TEXT, find_member, (const byte *)s, (const byte *)set);
+	return *found ? (char *)found : 0;
+}
+
+CHOOSING size_t length_of(const char *s, const char *set)
+{
+	return (size_t)(CHOSEN(CHOICE_TEXT, find_other, (const byte *)s, (const byte *)set) - (const byte *)s);
+}

@@ -18,4 +18,28 @@ INLINE uint64_t weigh16(const byte *p) { return __builtin_bswap16(load16(p)); }
 INLINE uint64_t weigh32(const byte *p) { return __builtin_bswap32(load32(p)); }
 INLINE uint64_t weigh64(const byte *p) { return __builtin_bswap64(load64(p)); }
 
+/* The wide character at `p`, which may be any address. */
+INLINE wchar_t load_wchar(const byte *p) { return (wchar_t)load32(p); }
+
+/* What musl's tolower gives in every locale. */
+INLINE byte lower(byte c) { return (byte)(c - 'A') < 26 ? c | 0x20 : c; }
+
+/* How the characters at `a` and `b` compare, as musl says it: by the difference of bytes, and for wide ones by its sign. */
+INLINE int order_at(const byte *a, const byte *b, enum letters letters)
+{
+	wchar_t x = 0, y = 0;
+	switch (letters) {
+	case EXACT: return *a - *b;
+	case FOLDED: return lower(*a) - lower(*b);
+	case WIDE: x = load_wchar(a), y = load_wchar(b); break;
+	}
+	return (x > y) - (x < y);
+}
+
+/* Whether strings end with the character at `p`. */
+INLINE bool ends_at(const byte *p, enum letters letters)
+{
+	return letters == WIDE ? load_wchar(p) == 0 : *p == 0;
+}
+
 #endif

@@ -55,6 +55,27 @@ INLINE base_lane base_differ(base_lane a, base_lane b) { return _mm_xor_si128(a,
 INLINE bits base_bits(base_lane truth) { return (bits)_mm_movemask_epi8(truth); }
 INLINE bool base_whole(base_lane truth) { return base_bits(truth) == 0xffff; }
 INLINE bits base_unequal(base_lane a, base_lane b) { return base_bits(base_equal(a, b)) ^ 0xffff; }
+/* `v` without the ones of `w`. */
+INLINE base_lane base_except(base_lane v, base_lane w) { return _mm_andnot_si128(w, v); }
+/* Ones at the letters a to z. */
+INLINE base_lane base_small_letters(base_lane v)
+{
+	return _mm_cmpgt_epi8(_mm_set1_epi8(-128 + 26), _mm_add_epi8(v, _mm_set1_epi8((char)(128 - 'a'))));
+}
+/* `v` with small letters alone. */
+INLINE base_lane base_folded(base_lane v)
+{
+	base_lane bit = base_splat(0x20);
+	return base_either(v, _mm_and_si128(base_small_letters(base_either(v, bit)), bit));
+}
+/* Ones where the bytes are the same, or the same letter: they differ in no bit but that of the case. */
+INLINE base_lane base_equal_folded(base_lane a, base_lane b)
+{
+	base_lane bit = base_splat(0x20), ignored = _mm_and_si128(base_small_letters(base_either(a, bit)), bit);
+	return base_equal(base_except(base_differ(a, b), ignored), base_splat(0));
+}
+INLINE base_lane base_splat_wchar(wchar_t c) { return _mm_set1_epi32(c); }
+INLINE base_lane base_equal_wchars(base_lane a, base_lane b) { return _mm_cmpeq_epi32(a, b); }
 
 #include "short.h"
 
@@ -81,11 +102,44 @@ INLINE wide_lane wide_differ(wide_lane a, wide_lane b) { return _mm256_xor_si256
 INLINE bits wide_bits(wide_lane truth) { return (bits)_mm256_movemask_epi8(truth); }
 INLINE bool wide_whole(wide_lane truth) { return ~wide_bits(truth) == 0; }
 INLINE bits wide_unequal(wide_lane a, wide_lane b) { return ~wide_bits(wide_equal(a, b)); }
+/* `v` without the ones of `w`. */
+INLINE wide_lane wide_except(wide_lane v, wide_lane w) { return _mm256_andnot_si256(w, v); }
+/* Ones at the letters a to z. */
+INLINE wide_lane wide_small_letters(wide_lane v)
+{
+	return _mm256_cmpgt_epi8(_mm256_set1_epi8(-128 + 26), _mm256_add_epi8(v, _mm256_set1_epi8((char)(128 - 'a'))));
+}
+/* `v` with small letters alone. */
+INLINE wide_lane wide_folded(wide_lane v)
+{
+	wide_lane bit = wide_splat(0x20);
+	return wide_either(v, _mm256_and_si256(wide_small_letters(wide_either(v, bit)), bit));
+}
+/* Ones where the bytes are the same, or the same letter: they differ in no bit but that of the case. */
+INLINE wide_lane wide_equal_folded(wide_lane a, wide_lane b)
+{
+	wide_lane bit = wide_splat(0x20), ignored = _mm256_and_si256(wide_small_letters(wide_either(a, bit)), bit);
+	return wide_equal(wide_except(wide_differ(a, b), ignored), wide_splat(0));
+}
+INLINE wide_lane wide_splat_wchar(wchar_t c) { return _mm256_set1_epi32(c); }
+INLINE wide_lane wide_equal_wchars(wide_lane a, wide_lane b) { return _mm256_cmpeq_epi32(a, b); }
+/* Ones at the bytes of a set, by its table (lane_set.h). An index of 128 or more gives zero. */
+INLINE wide_lane wide_member_of_table(wide_lane v, wide_lane low, wide_lane high)
+{
+	wide_lane rows = _mm256_shuffle_epi8(low, v);
+	rows = wide_either(rows, _mm256_shuffle_epi8(high, wide_differ(v, wide_splat(0x80))));
+	wide_lane row = _mm256_and_si256(_mm256_srli_epi16(v, 4), wide_splat(0x0f));
+	wide_lane bit = _mm256_shuffle_epi8(_mm256_set1_epi64x((long long)0x8040201008040201), row);
+	return wide_equal(_mm256_and_si256(rows, bit), bit);
+}
+INLINE wide_lane wide_twice(base_lane v) { return _mm256_broadcastsi128_si256(v); }
 
 #define L(name) wide_##name
 #define LANE 32
 #define ENTRY INLINE
+#define TABLES
 #include "lanes.h"
+#undef TABLES
 #undef L
 #undef LANE
 #undef ENTRY

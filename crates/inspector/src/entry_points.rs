@@ -30,7 +30,28 @@ const FAMILY: [&str; 9] = [
 const FIRST_STRING: u32 = 16;
 /// The string functions without a number. [`STRINGS`] is a deliberate copy: it reveals a mistake in the numbers that
 /// grafts are made with.
-const WITHOUT_NUMBER: [&str; 2] = ["memmem", "strstr"];
+const WITHOUT_NUMBER: [&str; 20] = [
+    "memmem",
+    "strstr",
+    "memccpy",
+    "strcspn",
+    "strspn",
+    "strpbrk",
+    "strcasecmp",
+    "strncasecmp",
+    "strcasestr",
+    "wcslen",
+    "wcsnlen",
+    "wcschr",
+    "wcscmp",
+    "wmemchr",
+    "wmemcmp",
+    "wmemcpy",
+    "wmemmove",
+    "wmemset",
+    "strcasecmp_l",
+    "strncasecmp_l",
+];
 
 /// A function of the program that jumps to the donor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -27,6 +27,9 @@ fn linked(lab: &Lab, name: &str, arch: Arch, position_independent: bool, strippe
         suite.join("proof_blocks.c"),
         suite.join("proof_texts.c"),
         suite.join("proof_seek.c"),
+        suite.join("proof_sets.c"),
+        suite.join("proof_letters.c"),
+        suite.join("proof_wchars.c"),
         root.join("tests").join("strings").join("grafted.c"),
         lab.put("allocates.c", allocates.as_bytes()),
     ];

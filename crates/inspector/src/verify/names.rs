@@ -31,8 +31,8 @@ pub(crate) const INTERNAL: [&str; 4] = ["__libc_malloc", "__libc_calloc", "__lib
 pub(crate) const HOOKS: [&str; 2] = ["__malloc_donate", "__malloc_atfork"];
 
 /// The string functions of a graft: weak, of default visibility. Not all exist on every architecture.
-/// Their order gives their numbers in an executable's note (docs/note.md), where `memmem` and `strstr` have none.
-pub(crate) const STRINGS: [&str; 22] = [
+/// Their order gives their numbers in an executable's note (docs/note.md), where some have none.
+pub(crate) const STRINGS: [&str; 40] = [
     "memcpy",
     "memmove",
     "memset",
@@ -55,10 +55,29 @@ pub(crate) const STRINGS: [&str; 22] = [
     "strncpy",
     "strcat",
     "strncat",
+    "memccpy",
+    "strcspn",
+    "strspn",
+    "strpbrk",
+    "strcasecmp",
+    "strncasecmp",
+    "strcasestr",
+    "wcslen",
+    "wcsnlen",
+    "wcschr",
+    "wcscmp",
+    "wmemchr",
+    "wmemcmp",
+    "wmemcpy",
+    "wmemmove",
+    "wmemset",
+    "strcasecmp_l",
+    "strncasecmp_l",
 ];
 
 /// The string functions that stay musl's own on aarch64, where musl has good assembly for them.
 pub(crate) const STRINGS_OF_MUSL: [&str; 2] = ["memcpy", "memset"];
 
 /// musl's internal names of string functions: weak, hidden.
-pub(crate) const STRINGS_INTERNAL: [&str; 4] = ["__memrchr", "__strchrnul", "__stpcpy", "__stpncpy"];
+pub(crate) const STRINGS_INTERNAL: [&str; 6] =
+    ["__memrchr", "__strchrnul", "__stpcpy", "__stpncpy", "__strcasecmp_l", "__strncasecmp_l"];

@@ -94,7 +94,10 @@ pub(crate) const DONOR: &str = "weak:malloc weak:calloc weak:realloc weak:free w
 pub(crate) const STRINGS: &str = "weak:memcpy weak:memmove weak:memset weak:memcmp weak:bcmp weak:memchr weak:memrchr \
      weak:strlen weak:strnlen weak:strchr weak:strchrnul weak:strrchr weak:strcmp weak:strncmp weak:stpcpy weak:strcpy \
      weak:stpncpy weak:strncpy weak:strcat weak:strncat weak:hidden:__memrchr weak:hidden:__strchrnul \
-     weak:hidden:__stpcpy weak:hidden:__stpncpy weak:hidden:__memcpy_fwd weak:hidden:__memcpy_fwd_alias_1";
+     weak:hidden:__stpcpy weak:hidden:__stpncpy weak:hidden:__strcasecmp_l weak:hidden:__strncasecmp_l weak:memccpy \
+     weak:strcspn weak:strspn weak:strpbrk weak:strcasecmp weak:strncasecmp weak:strcasecmp_l weak:strncasecmp_l \
+     weak:strcasestr weak:wcslen weak:wcsnlen weak:wcschr weak:wcscmp weak:wmemchr weak:wmemcmp weak:wmemcpy \
+     weak:wmemmove weak:wmemset weak:hidden:__memcpy_fwd weak:hidden:__memcpy_fwd_alias_1";
 
 /// An allocator's note before a graft.
 pub(crate) fn note(donor: &str, version: &str) -> Vec<u8> {
