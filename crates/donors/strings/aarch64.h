@@ -94,3 +94,4 @@ INLINE bool filled_by_processor(byte *d, byte c, size_t n)
 
 #define CHOSEN(bytes, name, ...) base_##name(__VA_ARGS__)
 #define CHOOSING __attribute__((unused)) static
+#define CHOSEN_BY_LENGTH CHOSEN

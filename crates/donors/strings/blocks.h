@@ -8,12 +8,12 @@ CHOOSING void *move_block(void *d, const void *s, size_t n)
 
 CHOOSING void *fill_block(void *d, int c, size_t n)
 {
-	return CHOSEN(n, fill, d, (byte)c, n);
+	return CHOSEN_BY_LENGTH(n, fill, d, (byte)c, n);
 }
 
 CHOOSING int compare_blocks(const void *a, const void *b, size_t n)
 {
-	return CHOSEN(n, compare, a, b, n);
+	return CHOSEN_BY_LENGTH(n, compare, a, b, n);
 }
 
 CHOOSING int differ_blocks(const void *a, const void *b, size_t n)
@@ -23,7 +23,7 @@ CHOOSING int differ_blocks(const void *a, const void *b, size_t n)
 
 CHOOSING void *find_byte(const void *s, int c, size_t n)
 {
-	return (void *)CHOSEN(n, find_byte, s, (byte)c, n);
+	return (void *)CHOSEN_BY_LENGTH(n, find_byte, s, (byte)c, n);
 }
 
 CHOOSING void *find_block(const void *h, size_t n, const void *needle, size_t m)

@@ -10,6 +10,7 @@
 
 #define CHOICE_WIDE 1u /* AVX2 with BMI1 and BMI2, and the system saves the registers */
 #define CHOICE_REP 2u  /* ERMS: `rep movsb` and `rep stosb` are fast on long blocks */
+#define CHOICE_MASKS 8u /* AVX-512 with BW, VL and VBMI2, and the system saves the registers */
 #define CHOICE_OPEN 4u /* the processor was not asked yet */
 
 /* The work of the base path until the processor is asked, in bytes; what a call counts for beside its length; and what it
@@ -41,10 +42,14 @@ static unsigned processor_choice(void)
 	__cpuid(1, a, b, c, d);
 	if (!(c & bit_OSXSAVE))
 		return 0;
-	bool wide = (c & bit_AVX) && (saved_registers() & 6) == 6;
+	uint64_t saved = saved_registers();
+	bool wide = (c & bit_AVX) && (saved & 6) == 6;
 	__cpuid_count(7, 0, a, b, c, d);
 	if (wide && (b & bit_AVX2) && (b & bit_BMI) && (b & bit_BMI2))
 		choice |= CHOICE_WIDE;
+	const unsigned masks = bit_AVX512F | bit_AVX512BW | bit_AVX512VL;
+	if ((choice & CHOICE_WIDE) && (saved & 0xe6) == 0xe6 && (b & masks) == masks && (c & bit_AVX512VBMI2))
+		choice |= CHOICE_MASKS;
 	if (b & bit_ENH_MOVSB)
 		choice |= CHOICE_REP;
 	return choice;

@@ -125,6 +125,53 @@ ENTRY const byte *L(find_block)(const byte *h, size_t n, const byte *needle, siz
 
 /* A text's length is not known. To go to its end before the search would make a caller who goes from one find to the
  * next take the square of the time; so the text is measured, and searched, in windows that double. */
+#ifdef NEAR
+/* One bit for each byte of two lanes. */
+INLINE uint64_t L(bits_of_two)(L(lane) a, L(lane) b)
+{
+	return L(bits)(a) | (uint64_t)L(bits)(b) << LANE;
+}
+
+/* Looks for a needle of two bytes or more, fewer than a lane, in the first bytes of a text, as far as its page goes: most
+ * texts end there. Says whether that decides, and otherwise passes over the places that are not the needle's. */
+INLINE bool L(seek_near)(const byte **text, const byte *needle, const byte **found)
+{
+	const byte *h = *text;
+	if (UNLIKELY(page_room(h) < NEAR + LANE || page_room(needle) < LANE))
+		return false;
+	const L(lane) whole = L(load)(needle);
+	bits end = L(hits)(whole, L(one_byte)(0), AT_NUL);
+	if (UNLIKELY(end == 0))
+		return false;
+	const size_t m = first(end);
+	const bits all = bits_before(m);
+	const L(lane) first_byte = L(splat)(needle[0]), last_byte = L(splat)(needle[m - 1]);
+	/* Where places often look like the needle's and are not, the other way goes over to an algorithm for that. */
+	unsigned compared = 0;
+	do {
+		const L(lane) zero = L(splat)(0), v = L(load)(h), w = L(load)(h + LANE);
+		const L(lane) a = L(fits)(h, m - 1, first_byte, last_byte, EXACT);
+		const L(lane) b = L(fits)(h + LANE, m - 1, first_byte, last_byte, EXACT);
+		if (L(bits)(L(either)(L(either)(a, b), L(equal)(L(least)(v, w), zero))) == 0)
+			continue;
+		const uint64_t ends = L(bits_of_two)(L(equal)(v, zero), L(equal)(w, zero));
+		for (uint64_t fits = L(bits_of_two)(a, b) & (ends ^ (ends - 1)); fits; fits &= fits - 1, compared++) {
+			const byte *place = h + __builtin_ctzll(fits);
+			if ((L(bits)(L(equal)(L(load)(place), whole)) & all) == all) {
+				*found = place;
+				return true;
+			}
+		}
+		if (ends) {
+			*found = 0;
+			return true;
+		}
+	} while (h += NEAR, page_room(h) >= NEAR + LANE && compared < 64);
+	*text = h;
+	return false;
+}
+#endif
+
 INLINE const byte *L(seek_text)(const byte *h, const byte *needle, enum letters letters)
 {
 	const size_t m = L(length)(needle);
@@ -148,6 +195,11 @@ ENTRY const byte *L(find_text)(const byte *h, const byte *needle)
 		return h;
 	if (needle[1] == 0)
 		return L(find_in_text)(h, needle[0]);
+#ifdef NEAR
+	const byte *found;
+	if (L(seek_near)(&h, needle, &found))
+		return found;
+#endif
 	return L(seek_text)(h, needle, EXACT);
 }
 

@@ -14,14 +14,29 @@ INLINE size_t wchar_bytes(size_t n)
 	return UNLIKELY(n > SIZE_MAX / CHARACTER) ? SIZE_MAX / CHARACTER * CHARACTER : n * CHARACTER;
 }
 
-/* How far behind `s`, any address, the first `c` or the first `d` is; `n` bytes if neither is before. */
-__attribute__((noinline, cold)) static size_t find_at_any_address(const wchar_t *s, wchar_t c, wchar_t d, size_t n)
+/* What the functions do at other addresses; called last, so that they save no registers for it. */
+__attribute__((noinline, cold)) static size_t length_at_any_address(const wchar_t *s, size_t n)
+{
+	size_t length = 0;
+	while (length < n && load_wchar((const byte *)s + length * CHARACTER) != 0)
+		length++;
+	return length;
+}
+
+__attribute__((noinline, cold)) static wchar_t *find_at_any_address(const wchar_t *s, wchar_t c, size_t n)
+{
+	for (const byte *p = (const byte *)s; n > 0; n--, p += CHARACTER)
+		if (load_wchar(p) == c)
+			return (wchar_t *)p;
+	return 0;
+}
+
+__attribute__((noinline, cold)) static wchar_t *find_in_wchars_at_any_address(const wchar_t *s, wchar_t c)
 {
 	const byte *p = (const byte *)s;
-	size_t at = 0;
-	while (at < n && load_wchar(p + at) != c && load_wchar(p + at) != d)
-		at += CHARACTER;
-	return at;
+	while (load_wchar(p) != c && load_wchar(p) != 0)
+		p += CHARACTER;
+	return load_wchar(p) == c ? (wchar_t *)p : 0;
 }
 
 __attribute__((noinline, cold)) static int order_at_any_address(const wchar_t *a, const wchar_t *b)
@@ -42,41 +57,36 @@ __attribute__((noinline, cold)) static wchar_t *fill_at_any_address(wchar_t *d, 
 CHOOSING size_t wchars_length(const wchar_t *s)
 {
 	if (!is_aligned(s))
-		return find_at_any_address(s, 0, 0, SIZE_MAX) / CHARACTER;
+		return length_at_any_address(s, SIZE_MAX);
 	return CHOSEN(CHOICE_TEXT, length_of_wchars, (const byte *)s) / CHARACTER;
 }
 
 CHOOSING size_t wchars_length_within(const wchar_t *s, size_t n)
 {
-	size_t bytes = wchar_bytes(n);
 	if (!is_aligned(s))
-		return find_at_any_address(s, 0, 0, bytes) / CHARACTER;
+		return length_at_any_address(s, n);
+	const size_t bytes = wchar_bytes(n);
 	size_t length = CHOSEN(CHOICE_TEXT, length_of_wchars_within, (const byte *)s, bytes);
 	return length / CHARACTER;
 }
 
 CHOOSING wchar_t *find_wchar(const wchar_t *s, wchar_t c, size_t n)
 {
-	size_t bytes = wchar_bytes(n);
-	if (!is_aligned(s)) {
-		size_t at = find_at_any_address(s, c, c, bytes);
-		return at < bytes ? (wchar_t *)((const byte *)s + at) : 0;
-	}
-	return (wchar_t *)CHOSEN(bytes, find_wchar, (const byte *)s, c, bytes);
+	if (!is_aligned(s))
+		return find_at_any_address(s, c, n);
+	return (wchar_t *)CHOSEN_BY_LENGTH(wchar_bytes(n), find_wchar, (const byte *)s, c, wchar_bytes(n));
 }
 
 CHOOSING wchar_t *find_in_wchars(const wchar_t *s, wchar_t c)
 {
-	if (!is_aligned(s)) {
-		const byte *found = (const byte *)s + find_at_any_address(s, c, 0, SIZE_MAX);
-		return load_wchar(found) == c ? (wchar_t *)found : 0;
-	}
+	if (!is_aligned(s))
+		return find_in_wchars_at_any_address(s, c);
 	return (wchar_t *)CHOSEN(CHOICE_TEXT, find_in_wchars, (const byte *)s, c);
 }
 
 CHOOSING int compare_wchars(const wchar_t *a, const wchar_t *b, size_t n)
 {
-	return CHOSEN(wchar_bytes(n), compare_wchars, (const byte *)a, (const byte *)b, wchar_bytes(n));
+	return CHOSEN_BY_LENGTH(wchar_bytes(n), compare_wchars, (const byte *)a, (const byte *)b, wchar_bytes(n));
 }
 
 CHOOSING int order_wchars(const wchar_t *a, const wchar_t *b)
@@ -95,5 +105,5 @@ CHOOSING wchar_t *fill_wchars(wchar_t *d, wchar_t c, size_t n)
 {
 	if (!is_aligned(d))
 		return fill_at_any_address(d, c, n);
-	return (wchar_t *)CHOSEN(n * CHARACTER, fill_wchars, (byte *)d, c, n * CHARACTER);
+	return (wchar_t *)CHOSEN_BY_LENGTH(n * CHARACTER, fill_wchars, (byte *)d, c, n * CHARACTER);
 }

@@ -138,13 +138,17 @@ INLINE wide_lane wide_twice(base_lane v) { return _mm256_broadcastsi128_si256(v)
 #define LANE 32
 #define ENTRY INLINE
 #define TABLES
+#define NEAR 64
 #include "lanes.h"
 #undef TABLES
+#undef NEAR
 #undef L
 #undef LANE
 #undef ENTRY
 
 #pragma clang attribute pop
+
+#include "masks.h"
 
 /* A function is its AVX2 version, behind a branch to the SSE2 version. On short blocks that branch costs less than a
  * cycle; a common short path and then a jump to the AVX2 version cost three. That the compiler puts nothing of AVX2
@@ -152,3 +156,7 @@ INLINE wide_lane wide_twice(base_lane v) { return _mm256_broadcastsi128_si256(v)
 #define CHOSEN(bytes, name, ...)                                                                                       \
 	(LIKELY(chosen(CHOICE_WIDE)) ? wide_##name(__VA_ARGS__) : (count_work(bytes), base_##name(__VA_ARGS__)))
 #define CHOOSING __attribute__((target("avx2,bmi,bmi2"))) static
+
+/* The same for functions that have a version with masks, of blocks of up to 64 bytes. */
+#define CHOSEN_BY_LENGTH(bytes, name, ...)                                                                             \
+	((bytes) <= MASKED && chosen(CHOICE_MASKS) ? masked_##name(__VA_ARGS__) : CHOSEN(bytes, name, __VA_ARGS__))
