@@ -14,6 +14,7 @@
 //! | `grafts` | programs of the suite, linked with grafts |
 //! | `handmade` | a graft made by hand |
 //! | `latency` | the suite's server at equal rates of requests |
+//! | `libc` | libc's other functions: stock, a graft and glibc |
 //! | `loaders` | released programs for musl, started by grafted loaders |
 //! | `lto` | a link with ThinLTO, donors preloaded, and its memory |
 //! | `profile` | predictions of `allograft profile`, compared with measurements |
@@ -41,6 +42,7 @@ mod grafts;
 mod handmade;
 mod heap;
 mod latency;
+mod libc;
 mod loaders;
 mod lto;
 mod profile;
@@ -98,6 +100,8 @@ enum Experiment {
     Latency(latency::LatencyArgs),
     /// Rust programs: stock musl, a graft by hand, `cargo allograft`, glibc
     Rust(rust_programs::RustArgs),
+    /// libc's other functions: stock, a graft and glibc
+    Libc(libc::LibcArgs),
     /// A link with ThinLTO, donors preloaded, by `allograft bench`
     Lto(PassedArgs),
     /// The memory of that link: resident, committed and mapped, at peak and at exit, also with large pages
@@ -143,12 +147,14 @@ fn main() -> ExitCode {
             .and_then(|()| loaders::TABLE.write())
             .and_then(|()| profile::TABLE.write())
             .and_then(|()| scaling::TABLE.write())
+            .and_then(|()| libc::TABLE.write())
             .and_then(|()| chart::write())
             .and_then(|()| stated::write()),
         Some(Experiment::Real(args)) => real::bench(&args),
         Some(Experiment::Rest(args)) => rest::bench(&args),
         Some(Experiment::Latency(args)) => latency::bench(&args),
         Some(Experiment::Rust(args)) => rust_programs::bench(&args),
+        Some(Experiment::Libc(args)) => libc::bench(&args),
         Some(Experiment::Lto(handed)) => lto::bench(&handed.arguments),
         Some(Experiment::LtoMemory(args)) => lto::memory::bench(&args),
         Some(Experiment::Scaling(args)) => scaling::bench(&args),

@@ -108,6 +108,8 @@ fn is_mark(comment: &str) -> bool {
         "loaders: ",
         "/loaders ",
         "edges: ",
+        "libc: ",
+        "/libc ",
     ];
     marks.iter().any(|mark| comment.starts_with(mark))
 }
