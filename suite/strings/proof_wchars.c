@@ -90,6 +90,10 @@ static void check_wcschr(byte *a, size_t bytes)
 		put(a, at, c), put(a, upper, c);
 		if (proof_wcschr(s, c) != s + at || proof_wmemchr(s, c, n) != s + at || proof_wmemchr(s, c, SIZE_MAX) != s + at)
 			wrong("%#x at %zu of %zu not found", (unsigned)c, at, n - 1);
+		/* A limit that a short path takes, and which may be in the next page, that cannot be read. */
+		size_t limit = at + 1 + noise() % 16;
+		if (proof_wmemchr(s, c, limit) != s + at)
+			wrong("wmemchr: %#x at %zu not found, limit %zu", (unsigned)c, at, limit);
 		if (proof_wmemchr(s, c, at) != 0)
 			wrong("wmemchr: %#x found behind the limit %zu", (unsigned)c, at);
 		put(a, upper, was_upper), put(a, at, was);

@@ -54,7 +54,7 @@ __attribute__((noinline)) static int masked_compare_wchars(const byte *a, const 
 	return set ? order_at(a + at, b + at, WIDE) : 0;
 }
 
-__attribute__((noinline)) static const byte *masked_find_byte(const byte *s, byte c, size_t n)
+INLINE const byte *find_masked_byte(const byte *s, byte c, size_t n)
 {
 	uint64_t set;
 	if (n <= 32) {
@@ -67,7 +67,7 @@ __attribute__((noinline)) static const byte *masked_find_byte(const byte *s, byt
 	return set ? s + __builtin_ctzll(set) : 0;
 }
 
-__attribute__((noinline)) static const byte *masked_find_wchar(const byte *s, wchar_t c, size_t n)
+INLINE const byte *find_masked_wchar(const byte *s, wchar_t c, size_t n)
 {
 	uint64_t set;
 	if (n <= 32) {
@@ -80,4 +80,25 @@ __attribute__((noinline)) static const byte *masked_find_wchar(const byte *s, wc
 	return set ? s + (size_t)__builtin_ctzll(set) * sizeof(wchar_t) : 0;
 }
 
+/* A limit may be beyond the block's end if what is searched for is in the block. So the next page is read only if this one
+ * does not have it. */
+#define FIND_BY_PAGES(find)                                                                                            \
+	const size_t room = page_room(s);                                                                                  \
+	if (UNLIKELY(n > room)) {                                                                                          \
+		const byte *found = find(s, c, room);                                                                          \
+		return found ? found : find(s + room, c, n - room);                                                            \
+	}                                                                                                                  \
+	return find(s, c, n);
+
+__attribute__((noinline)) static const byte *masked_find_byte(const byte *s, byte c, size_t n)
+{
+	FIND_BY_PAGES(find_masked_byte)
+}
+
+__attribute__((noinline)) static const byte *masked_find_wchar(const byte *s, wchar_t c, size_t n)
+{
+	FIND_BY_PAGES(find_masked_wchar)
+}
+
+#undef FIND_BY_PAGES
 #pragma clang attribute pop
