@@ -25,6 +25,8 @@ static void string_functions(void)
 		{string_strnlen, strnlen}, {string_strchr, strchr}, {string_strchrnul, strchrnul}, {string_strrchr, strrchr},
 		{string_strcmp, strcmp}, {string_strncmp, strncmp}, {string_stpcpy, stpcpy}, {string_strcpy, strcpy},
 		{string_stpncpy, stpncpy}, {string_strncpy, strncpy}, {string_strcat, strcat}, {string_strncat, strncat},
+		{string_strcspn, strcspn}, {string_strspn, strspn}, {string_strcasecmp, strcasecmp},
+		{string_strncasecmp, strncasecmp},
 	};
 	void *memory = malloc(STRINGS_TEST_MEMORY);
 	EXPECT(memory);

@@ -56,6 +56,7 @@ enum {
 	string_memcpy = 16, string_memmove, string_memset, string_memcmp, string_bcmp, string_memchr, string_memrchr,
 	string_strlen, string_strnlen, string_strchr, string_strchrnul, string_strrchr, string_strcmp, string_strncmp,
 	string_stpcpy, string_strcpy, string_stpncpy, string_strncpy, string_strcat, string_strncat,
+	string_strcspn, string_strspn, string_strcasecmp, string_strncasecmp,
 };
 
 struct transplant_relocation {

@@ -158,6 +158,50 @@ static void writes(uint32_t role, void *function, size_t n, size_t to, size_t fr
 	}
 }
 
+/* Letters that differ in their case alone; at one place the one behind `Z` in the code, which has no other case. */
+static void compares_letters(uint32_t role, void *function, size_t n, size_t to, size_t from)
+{
+	const size_t step = n < 64 ? 1 : n / 3;
+	for (size_t place = 0; place <= n; place += step) {
+		byte *a = first + to, *b = second + from;
+		for (size_t at = 0; at < n; at++) {
+			a[at] = (byte)('A' + at % 26);
+			b[at] = (byte)('a' + at % 26);
+		}
+		a[n] = b[n] = 0;
+		if (place < n)
+			b[place] = '[';
+		int expected = place < n ? 1 : 0, found;
+		if (role == string_strcasecmp)
+			found = ((int (*)(const char *, const char *))function)((char *)a, (char *)b);
+		else
+			found = ((int (*)(const char *, const char *, size_t))function)((char *)a, (char *)b, n + 5);
+		EXPECT(sign(found) == expected);
+		if (role == string_strncasecmp)
+			EXPECT(!((int (*)(const char *, const char *, size_t))function)((char *)a, (char *)b, place));
+	}
+}
+
+/* Bytes on one side of a set, and one on the other side at each of some places. Sets of three bytes and of nine. */
+static void spans(uint32_t role, void *function, size_t n, size_t to, size_t from)
+{
+	const size_t step = n < 64 ? 1 : n / 3;
+	const byte other = 0xfe, member = 'k';
+	for (size_t place = 0; place <= n; place += step) {
+		byte *text = first + to, *set = second + from;
+		const size_t size = place % 2 ? 3 : 9;
+		for (size_t at = 0; at < size; at++)
+			set[at] = (byte)(member + at);
+		set[size] = 0;
+		for (size_t at = 0; at < n; at++)
+			text[at] = role == string_strspn ? (byte)(member + at % size) : other;
+		text[n] = 0;
+		if (place < n)
+			text[place] = role == string_strspn ? other : member;
+		EXPECT(((size_t (*)(const char *, const char *))function)((char *)text, (char *)set) == place);
+	}
+}
+
 static void exercise_at(uint32_t role, void *function, size_t n, size_t to, size_t from)
 {
 	switch (role) {
@@ -169,6 +213,8 @@ static void exercise_at(uint32_t role, void *function, size_t n, size_t to, size
 	case string_memchr: case string_memrchr: case string_strchr: case string_strchrnul: case string_strrchr:
 		finds(role, function, n, to);
 		return;
+	case string_strcasecmp: case string_strncasecmp: compares_letters(role, function, n, to, from); return;
+	case string_strcspn: case string_strspn: spans(role, function, n, to, from); return;
 	case string_strlen: case string_strnlen: lengths(role, function, n, to); return;
 	default: writes(role, function, n, to, from); return;
 	}

@@ -2,7 +2,7 @@
 
 use crate::Unproven;
 use crate::interpreter::Argument::{Address, Int, Word};
-use crate::proof::{Prover, SHORT, aligned, alignments, neighbours};
+use crate::proof::{Prover, SHORT, aligned, alignments, exact, neighbours};
 
 /// A length with more than 32 bits.
 const WIDE: u64 = 1 << 32;
@@ -173,7 +173,7 @@ fn every_pair(prover: &mut Prover<'_>, order: bool) -> Result<(), Unproven> {
     for (region, block) in [(0, one), (1, other)] {
         prover.allow(region, block..block + 1, block..block);
     }
-    prover.every_pair(one, other, Some(1), order)
+    prover.every_pair(one, other, Some(1), order, exact)
 }
 
 /// Compares two blocks that differ in one place, and, to mislead, in others behind it. Returns the steps that it took.

@@ -1,9 +1,9 @@
-//! Inputs for the functions on strings: strlen and strnlen, strchr and similar, strcmp and strncmp, strcpy and similar,
-//! strcat and strncat.
+//! Inputs for the functions on strings: strlen and strnlen, strchr and similar, strcmp and strncmp, with and without
+//! regard to case, strcpy and similar, strcat and strncat, strspn and strcspn.
 
 use crate::Unproven;
 use crate::interpreter::Argument::{Address, Int, Word};
-use crate::proof::{Prover, SHORT, aligned, alignments, neighbours};
+use crate::proof::{Letter, Prover, SHORT, aligned, alignments, neighbours};
 use format::StringFunction;
 
 /// A length with more than 32 bits, of which the lower 32 are 0.
@@ -153,22 +153,37 @@ fn every_value(prover: &mut Prover<'_>, function: StringFunction) -> Result<(), 
 }
 
 /// Strings of a single byte: every value against every other.
-fn every_pair(prover: &mut Prover<'_>, limited: bool) -> Result<(), Unproven> {
+fn every_pair(prover: &mut Prover<'_>, limited: bool, letter: Letter) -> Result<(), Unproven> {
     let (one, other) = (lay_out(prover, 0, 1, 5, false, 1, 7), lay_out(prover, 1, 1, 9, false, 1, 8));
-    prover.every_pair(one, other, limited.then_some(9), true)
+    prover.every_pair(one, other, limited.then_some(9), true, letter)
 }
 
 /// Pairs of bytes whose order depends on their type; some with the end of one string.
 const PAIRS: [(u8, u8); 8] =
     [(0x00, 0xff), (0x7f, 0x80), (0x80, 0x7f), (0xff, 0x01), (0x41, 0x42), (0xfe, 0xff), (0x80, 0x00), (0x01, 0x00)];
 
-/// strcmp; with a limit strncmp.
-pub(crate) fn compares(prover: &mut Prover<'_>, limited: bool) -> Result<(), Unproven> {
+/// A letter of the other case, and any other byte unchanged.
+fn other_case(byte: u8) -> u8 {
+    if byte.is_ascii_alphabetic() { byte ^ 0x20 } else { byte }
+}
+
+/// strcmp; with a limit strncmp. Without regard to case, as `letter` says: strcasecmp and strncasecmp.
+pub(crate) fn compares(prover: &mut Prover<'_>, limited: bool, letter: Letter) -> Result<(), Unproven> {
+    let by_case = letter(b'A') != b'A';
     let compare =
         |prover: &mut Prover<'_>, n: usize, (a, b): (u64, u64), place: Option<(usize, (u8, u8))>, at_end: bool| {
             // The strings continue behind that place, with different lengths that must not matter.
             let one = lay_out(prover, 0, n, a, at_end, n, 1);
             let other = lay_out(prover, 1, n, b, at_end, n + 1, 2);
+            let letters = prover.bytes(1, other..other + n as u64).iter_mut().enumerate();
+            letters
+                .filter(|(at, _)| by_case && (at * 7 + n).is_multiple_of(3))
+                .for_each(|(_, byte)| *byte = other_case(*byte));
+            if let Some((place, (x, y))) = place.filter(|(_, (x, y))| letter(*x) == letter(*y)) {
+                prover.bytes(0, one + place as u64..one + place as u64 + 1)[0] = x;
+                prover.bytes(1, other + place as u64..other + place as u64 + 1)[0] = y;
+            }
+            let place = place.filter(|(_, (x, y))| letter(*x) != letter(*y));
             let (x, y) = place.map_or((0, 0), |(_, pair)| pair);
             let at = place.map_or(n, |(place, _)| place);
             if place.is_some() {
@@ -185,11 +200,11 @@ pub(crate) fn compares(prover: &mut Prover<'_>, limited: bool) -> Result<(), Unp
                 prover.allow(region, text..text + at as u64 + 1, text..text);
             }
             if !limited {
-                return prover.orders(&[Address(one), Address(other)], n, x, y).map(|_| ());
+                return prover.orders(&[Address(one), Address(other)], n, letter(x), letter(y)).map(|_| ());
             }
             let end = at as u64 + 1;
             for limit in turns(&[end, end + 1, WIDE, WIDE + 1, u64::MAX / 2, u64::MAX], 2, n + at + a as usize) {
-                prover.orders(&[Address(one), Address(other), Word(limit)], n, x, y)?;
+                prover.orders(&[Address(one), Address(other), Word(limit)], n, letter(x), letter(y))?;
             }
             for limit in turns(&[0, at / 2, at.saturating_sub(1), at], 1, n + at + a as usize) {
                 for (region, text) in [(0, one), (1, other)] {
@@ -228,7 +243,7 @@ pub(crate) fn compares(prover: &mut Prover<'_>, limited: bool) -> Result<(), Unp
         let place = turn % 24;
         compare(prover, 24, (place as u64 % 16, turn as u64 / 24 % 16), Some((place, neighbours(turn))), false)?;
     }
-    every_pair(prover, limited)
+    every_pair(prover, limited, letter)
 }
 
 /// strcpy and stpcpy; with a limit strncpy and stpncpy, which fill the rest of it with zeros.
@@ -344,6 +359,75 @@ pub(crate) fn appends(prover: &mut Prover<'_>, limited: bool) -> Result<(), Unpr
         for align in aligned(before) {
             each(prover, before, 3, (align, 0), false)?;
         }
+    }
+    Ok(())
+}
+
+/// The sizes of the sets. One byte, few and many are often done differently.
+const SIZES: [usize; 11] = [0, 1, 2, 3, 4, 5, 8, 16, 17, 40, 200];
+
+/// Lays out these bytes as a string in a region, and returns its address.
+fn lay_out_bytes(prover: &mut Prover<'_>, region: usize, text: &[u8], align: u64, at_end: bool, special: u8) -> u64 {
+    let address = prover.place(region, text.len() + 1, align, at_end);
+    let end = address + text.len() as u64;
+    prover.surround(region, address..end + 1, text.len() + align as usize, special);
+    let bytes = prover.bytes(region, address..end + 1);
+    bytes[..text.len()].copy_from_slice(text);
+    bytes[text.len()] = 0;
+    address
+}
+
+/// A set of `size` bytes, different ones on each turn: neighbours, or scattered ones, with repetitions.
+fn set(size: usize, turn: usize) -> Vec<u8> {
+    let byte = |at: usize| match turn % 3 {
+        0 => (turn * 53 + at) as u8,
+        1 => (turn * 31 + at * 97) as u8,
+        _ => (turn * 17) as u8 ^ (1 << (at % 8)),
+    };
+    (0..size).map(byte).map(|byte| byte.max(1)).collect()
+}
+
+/// strspn; with `complement` strcspn.
+pub(crate) fn spans(prover: &mut Prover<'_>, complement: bool) -> Result<(), Unproven> {
+    let span = |prover: &mut Prover<'_>, text: &[u8], set: &[u8], (a, b): (u64, u64), at_end: bool| {
+        let place = text.iter().position(|byte| set.contains(byte) == complement).unwrap_or(text.len());
+        let inside = set.first().copied().unwrap_or(0x61);
+        let (from, to) =
+            (lay_out_bytes(prover, 0, text, a, at_end, inside), lay_out_bytes(prover, 1, set, b, at_end, inside));
+        // Reading ends at the byte that decides.
+        prover.allow(0, from..from + place as u64 + 1, from..from);
+        prover.allow(1, to..to + set.len() as u64 + 1, to..to);
+        // Some go through the set for each byte.
+        let bytes = (text.len() + 1) * (set.len() + 1);
+        prover.returns(&[Address(from), Address(to)], bytes, place as u64).map(|_| ())
+    };
+    span(prover, b"abcabd", b"cba", (1, 2), false)?;
+    span(prover, b"xyzxya", b"cba", (3, 0), false)?;
+    let mut turn = 0;
+    for n in (0..=SHORT).chain([100, 257, 1025]) {
+        for align in aligned(n) {
+            turn += 1;
+            let set = set(SIZES[turn % SIZES.len()], turn);
+            let (members, others): (Vec<u8>, Vec<u8>) = (1..=255).partition(|byte| set.contains(byte));
+            let (goes_on, stops) = if complement { (&others, &members) } else { (&members, &others) };
+            // The empty set has no member, and another may have no other byte.
+            let byte = |bytes: &[u8], at: usize| bytes.get(at % bytes.len().max(1)).copied();
+            let mut text: Vec<u8> = (0..n).map(|at| byte(goes_on, at * 7 + turn).unwrap_or(0x61)).collect();
+            span(prover, &text, &set, (align, turn as u64 % 16), turn.is_multiple_of(4))?;
+            if let Some(stop) = byte(stops, turn).filter(|_| n > 0) {
+                text[(turn * 5) % n] = stop;
+                span(prover, &text, &set, (align, turn as u64 / 3 % 16), turn.is_multiple_of(5))?;
+            }
+        }
+    }
+    // Every byte against every other, in sets that hold it once or twice; and sets of all bytes but one.
+    for (a, b) in (1..=255u8).flat_map(|a| (1..=255u8).map(move |b| (a, b))) {
+        span(prover, &[a], &[b, b][b as usize % 2..], (u64::from(a % 16), 3), false)?;
+    }
+    for missing in 1..=255u8 {
+        let set: Vec<u8> = (1..=255).filter(|byte| *byte != missing).collect();
+        span(prover, &[(missing ^ 1).max(2), missing], &set, (0, 0), false)?;
+        span(prover, &[missing, (missing ^ 0x80).max(1)], &set, (5, 0), false)?;
     }
     Ok(())
 }

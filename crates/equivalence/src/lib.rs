@@ -7,7 +7,7 @@
 //! | `proof` | runs a function on inputs, and compares the results |
 //! | `unproven` | the reasons why a function is not proven |
 //! | `inputs_blocks` | inputs for functions of blocks: memcpy, memmove, memset, memcmp, bcmp, memchr, memrchr |
-//! | `inputs_texts` | inputs for functions of texts: strlen, strchr, strcmp, strcpy, strcat and their like |
+//! | `inputs_texts` | inputs for functions of texts: strlen, strchr, strcmp, strcasecmp, strcpy, strcat, strspn and their like |
 //! | `interpreter` | runs x86_64's instructions on memory that is watched |
 
 #![forbid(unsafe_code)]

@@ -66,6 +66,18 @@ pub(crate) fn neighbours(turn: usize) -> (u8, u8) {
     (byte, other)
 }
 
+/// A byte as a comparison takes it.
+pub(crate) type Letter = fn(u8) -> u8;
+
+pub(crate) fn exact(byte: u8) -> u8 {
+    byte
+}
+
+/// Without regard to case, as musl's tolower: only ASCII's letters have a case.
+pub(crate) fn lower(byte: u8) -> u8 {
+    byte.to_ascii_lowercase()
+}
+
 /// The number of bytes around a block that are filled and must not matter.
 const MARGIN: usize = 160;
 
@@ -125,8 +137,12 @@ impl<'a> Prover<'a> {
             F::Strlen => texts::lengths(self, false),
             F::Strnlen => texts::lengths(self, true),
             F::Strchr | F::Strchrnul | F::Strrchr => texts::finds(self, function),
-            F::Strcmp => texts::compares(self, false),
-            F::Strncmp => texts::compares(self, true),
+            F::Strcmp => texts::compares(self, false, exact),
+            F::Strncmp => texts::compares(self, true, exact),
+            F::Strcasecmp => texts::compares(self, false, lower),
+            F::Strncasecmp => texts::compares(self, true, lower),
+            F::Strcspn => texts::spans(self, true),
+            F::Strspn => texts::spans(self, false),
             F::Stpcpy | F::Strcpy | F::Stpncpy | F::Strncpy => texts::copies(self, function),
             F::Strcat | F::Strncat => texts::appends(self, function == F::Strncat),
         }?;
@@ -222,13 +238,20 @@ impl<'a> Prover<'a> {
     }
 
     /// Compares the byte at `one` with that at `other`, in the two regions: every value with every other.
-    pub(crate) fn every_pair(&mut self, one: u64, other: u64, limit: Option<u64>, order: bool) -> Result<(), Unproven> {
+    pub(crate) fn every_pair(
+        &mut self,
+        one: u64,
+        other: u64,
+        limit: Option<u64>,
+        order: bool,
+        letter: Letter,
+    ) -> Result<(), Unproven> {
         let mut arguments = vec![Argument::Address(one), Argument::Address(other)];
         arguments.extend(limit.map(Argument::Word));
         for (a, b) in (0..=255).flat_map(|a| (0..=255).map(move |b| (a, b))) {
             self.bytes(0, one..one + 1)[0] = a;
             self.bytes(1, other..other + 1)[0] = b;
-            self.compares(&arguments, 2, (a, b), order)?;
+            self.compares(&arguments, 2, (letter(a), letter(b)), order)?;
         }
         Ok(())
     }

@@ -40,6 +40,10 @@ string_functions! {
     Strncpy "strncpy"
     Strcat "strcat"
     Strncat "strncat"
+    Strcspn "strcspn"
+    Strspn "strspn"
+    Strcasecmp "strcasecmp"
+    Strncasecmp "strncasecmp"
 }
 
 impl StringFunction {

@@ -180,3 +180,52 @@ char *strncat(char *restrict d, const char *restrict s, size_t n)
 	*end = 0;
 	return d;
 }
+
+size_t strspn(const char *s, const char *accepted)
+{
+	const char *a = s;
+	uint64_t set[4] = {0, 0, 0, 0};
+	if (!accepted[0])
+		return 0;
+	if (!accepted[1]) {
+		for (; *s == *accepted; s++);
+		return s - a;
+	}
+	for (; *accepted; accepted++)
+		set[(byte)*accepted / 64] |= (uint64_t)1 << (byte)*accepted % 64;
+	for (; *s && set[(byte)*s / 64] >> (byte)*s % 64 & 1; s++);
+	return s - a;
+}
+
+size_t strcspn(const char *s, const char *rejected)
+{
+	const char *a = s;
+	for (; *s; s++) {
+		for (const char *c = rejected; *c; c++) {
+			if (*s == *c)
+				return s - a;
+		}
+	}
+	return s - a;
+}
+
+static int lower(int c)
+{
+	return (unsigned)c - 'A' < 26 ? c | 32 : c;
+}
+
+int strcasecmp(const char *one, const char *other)
+{
+	const byte *a = (const void *)one, *b = (const void *)other;
+	for (; *a && *b && (*a == *b || lower(*a) == lower(*b)); a++, b++);
+	return lower(*a) - lower(*b);
+}
+
+int strncasecmp(const char *one, const char *other, size_t n)
+{
+	const byte *a = (const void *)one, *b = (const void *)other;
+	if (!n--)
+		return 0;
+	for (; *a && *b && n && (*a == *b || lower(*a) == lower(*b)); a++, b++, n--);
+	return lower(*a) - lower(*b);
+}

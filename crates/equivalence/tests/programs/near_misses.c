@@ -301,3 +301,63 @@ int memcmp__ignores_case(const byte *a, const byte *b, size_t n)
 	}
 	return 0;
 }
+
+static int lower_with_neighbours(int c)
+{
+	return c >= '@' && c <= 'Z' ? c | 32 : c;
+}
+
+int strcasecmp__a_neighbour_of_letters(const byte *a, const byte *b)
+{
+	for (; *a && *b && lower_with_neighbours(*a) == lower_with_neighbours(*b); a++, b++);
+	return lower_with_neighbours(*a) - lower_with_neighbours(*b);
+}
+
+static int lower_in_latin_1(int c)
+{
+	return (c >= 'A' && c <= 'Z') || (c >= 0xc0 && c <= 0xde) ? c | 32 : c;
+}
+
+int strcasecmp__latin_1(const byte *a, const byte *b)
+{
+	for (; *a && *b && lower_in_latin_1(*a) == lower_in_latin_1(*b); a++, b++);
+	return lower_in_latin_1(*a) - lower_in_latin_1(*b);
+}
+
+int strncasecmp__one_more(const byte *a, const byte *b, size_t n)
+{
+	for (; *a && *b && n && (*a | 32) == (*b | 32); a++, b++, n--);
+	return *a - *b;
+}
+
+size_t strspn__seven_bits(const byte *s, const byte *accepted)
+{
+	size_t n = 0;
+	for (; s[n]; n++) {
+		const byte *c = accepted;
+		while (*c && (*c & 127) != (s[n] & 127))
+			c++;
+		if (!*c)
+			return n;
+	}
+	return n;
+}
+
+size_t strcspn__first_forty(const byte *s, const byte *rejected)
+{
+	size_t n = 0;
+	for (; s[n]; n++) {
+		for (size_t at = 0; at < 40 && rejected[at]; at++) {
+			if (rejected[at] == s[n])
+				return n;
+		}
+	}
+	return n;
+}
+
+size_t strspn__one_byte_sets(const byte *s, const byte *accepted)
+{
+	size_t n = 0;
+	for (; *accepted && s[n] == *accepted; n++);
+	return n;
+}

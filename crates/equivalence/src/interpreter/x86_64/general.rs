@@ -26,8 +26,9 @@ pub(super) fn execution(i: &Instruction) -> Option<Execution> {
             let mut registers = [i.memory_base(), i.memory_index()].into_iter().filter(|it| *it != Register::None);
             let of_alignment = registers.all(|register| register.is_gpr64() && p.of_alignment[register.number()])
                 && i.memory_index_scale() == 1;
-            let (address, _) = p.address(i)?;
-            p.set_first(i, address, WHOLE, of_alignment)
+            // It also adds numbers of which only the lower bytes have been set.
+            let (address, known, _) = p.effective_address(i)?;
+            p.set_first(i, address, lowest(known), of_alignment)
         },
         M::Movzx => |p, i| p.set(i, 0, p.value(i, 1)?, WHOLE),
         M::Movsx | M::Movsxd => |p, i| p.set(i, 0, extended(p.value(i, 1)?, Processor::size(i, 1)), WHOLE),
@@ -88,7 +89,7 @@ pub(super) fn execution(i: &Instruction) -> Option<Execution> {
         M::Shl | M::Shr | M::Sar | M::Rol | M::Ror => shift,
         M::Imul => multiply,
         M::Bsf | M::Bsr | M::Tzcnt => find_bit,
-        M::Bt => test_bit,
+        M::Bt | M::Bts => test_bit,
         M::Adc | M::Add | M::And | M::Cmp | M::Dec | M::Inc | M::Neg | M::Or | M::Sbb | M::Sub | M::Test | M::Xor => {
             arithmetic
         }
@@ -125,7 +126,7 @@ fn find_bit(p: &mut Processor<'_>, i: &Instruction) -> Result<(), Unproven> {
     p.set(i, 0, u64::from(place), WHOLE)
 }
 
-/// BT of a register.
+/// BT and BTS of a register.
 fn test_bit(p: &mut Processor<'_>, i: &Instruction) -> Result<(), Unproven> {
     let (value, bit) = (p.value(i, 0)?, p.value(i, 1)?);
     if i.op0_kind() != OpKind::Register {
@@ -135,6 +136,9 @@ fn test_bit(p: &mut Processor<'_>, i: &Instruction) -> Result<(), Unproven> {
     p.flags_of_alignment = false;
     p.flags.lose(ALL & !ZERO);
     p.flags.set(CARRY, flag(set, CARRY));
+    if i.mnemonic() == Mnemonic::Bts {
+        return p.set(i, 0, value | 1 << (bit % (8 * Processor::size(i, 0) as u64)), WHOLE);
+    }
     Ok(())
 }
 

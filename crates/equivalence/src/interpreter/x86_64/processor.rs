@@ -157,22 +157,29 @@ impl Processor<'_> {
 
     /// The address of an operand in memory; `true` if the instruction contains it.
     pub(super) fn address(&self, instruction: &Instruction) -> Result<(u64, bool), Unproven> {
+        let (address, known, constant) = self.effective_address(instruction)?;
+        if known == WHOLE { Ok((address, constant)) } else { Err(unset(instruction)) }
+    }
+
+    /// The address that an operand computes, with the bytes of its registers that have all been set, as bits.
+    pub(super) fn effective_address(&self, instruction: &Instruction) -> Result<(u64, u8, bool), Unproven> {
         let (base, index) = (instruction.memory_base(), instruction.memory_index());
-        let displacement = instruction.memory_displacement64();
+        let mut address = instruction.memory_displacement64();
         if matches!(base, Register::RIP | Register::None) && index == Register::None {
-            return Ok((displacement, true));
+            return Ok((address, WHOLE, true));
         }
-        let mut address = displacement;
+        let mut known = WHOLE;
         for (register, scale) in [(base, 1), (index, instruction.memory_index_scale())] {
             if register == Register::None {
                 continue;
             }
-            if !register.is_gpr64() || self.known[register.number()] != WHOLE {
+            if !register.is_gpr64() {
                 return Err(unset(instruction));
             }
+            known &= self.known[register.number()];
             address = address.wrapping_add(self.general[register.number()].wrapping_mul(u64::from(scale)));
         }
-        Ok((address, false))
+        Ok((address, known, false))
     }
 
     /// An operand in memory, and which of its bytes have been set.
