@@ -21,23 +21,20 @@ pub(crate) const TABLE: KeptTable<Results> = KeptTable {
 const DEFAULT: &str = "snmalloc";
 const GLIBC: &str = "glibc";
 
-/// A ratio, with the least and the greatest value that the intervals of both its sides allow.
+/// A ratio.
 #[derive(Debug, Clone, Copy)]
-struct Interval {
+struct Compared {
     value: f64,
-    low: f64,
-    high: f64,
+    /// The least and the greatest value that the intervals of both sides allow. `None` after a single round.
+    range: Option<(f64, f64)>,
 }
 
-impl Interval {
+impl Compared {
     /// The default's time to glibc's. Both were measured relative to stock's.
-    fn of_time(default: &CaseArm, glibc: &CaseArm) -> Option<Interval> {
+    fn of_time(default: &CaseArm, glibc: &CaseArm) -> Option<Compared> {
         let (default, glibc) = (default.ratio_to_stock?, glibc.ratio_to_stock?);
-        Some(Interval {
-            value: default.value / glibc.value,
-            low: default.low? / glibc.high?,
-            high: default.high? / glibc.low?,
-        })
+        let range = || Some((default.low? / glibc.high?, default.high? / glibc.low?));
+        Some(Compared { value: default.value / glibc.value, range: range() })
     }
 }
 
@@ -59,7 +56,7 @@ fn table(results: &Results, asked: &Asked) -> String {
 fn row(case: &CaseResult, asked: &Asked) -> Option<String> {
     let arm = |name: &str| case.arms.iter().find(|arm| arm.name == name);
     let (stock, default, glibc) = (case.arms.first()?, arm(DEFAULT)?, arm(GLIBC)?);
-    let time = Interval::of_time(default, glibc)?;
+    let time = Compared::of_time(default, glibc)?;
     let peak = default.peak_memory_bytes? as f64 / glibc.peak_memory_bytes? as f64;
     if time.value <= 1.0 && peak <= 1.005 {
         return None;
@@ -67,11 +64,10 @@ fn row(case: &CaseResult, asked: &Asked) -> Option<String> {
     let bold = |is_more: bool, text: String| if is_more { format!("**{text}**") } else { text };
     let shown = |bytes_of: Option<u64>| bytes_of.map_or_else(String::new, bytes);
     Some(format!(
-        "| {} | {} ({:.2}–{:.2}) | {} | {} | {} | {} | {} |\n",
+        "| {} | {} ({}) | {} | {} | {} | {} | {} |\n",
         case.title(),
         bold(time.value > 1.0, format!("{:.2}", time.value)),
-        time.low,
-        time.high,
+        time.range.map_or_else(|| "one round".to_owned(), |(low, high)| format!("{low:.2}–{high:.2}")),
         bold(peak > 1.005, format!("{peak:.2}")),
         shown(asked.bytes(&case.name, case.threads, case.size)),
         shown(default.peak_memory_bytes),
