@@ -92,6 +92,8 @@ fn is_mark(comment: &str) -> bool {
         "end of ",
         "suite: ",
         "/suite ",
+        "behind: ",
+        "/behind ",
         "latency: ",
         "/latency ",
         "rest: ",
