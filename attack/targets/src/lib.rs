@@ -50,7 +50,7 @@ const PROFILE: Bounds = Bounds { memory: 384 << 20, times: 200 };
 /// All targets.
 pub const TARGETS: &[Target] = &[
     target("archive", "a static archive: no edit changes no byte, a graft is sound", 1 << 19, GRAFT, graft::archive),
-    target("object", "an object: symbols made local, merged, tuned, read again", 1 << 16, GRAFT, objects::elf),
+    target("object", "an object: symbols made local, merged, tuned, read again", 1 << 17, GRAFT, objects::elf),
     target("executable", "a static program: a graft is sound", 1 << 18, GRAFT, graft::program),
     target("dynamic", "a dynamic program: a merge is sound, and so is a library", 1 << 17, GRAFT, graft::dynamic),
     target("loader", "musl's dynamic loader: a graft is sound", 1 << 20, GRAFT, graft::loader),
