@@ -1,5 +1,5 @@
-//! `cargo xtask bench asked`: the most bytes that each program of the suite asks for at once. If it writes to all of its
-//! blocks, it needs as much memory with any allocator.
+//! `cargo xtask bench asked`: the most bytes that each program of the suite asks for at once. If it writes to all of
+//! its blocks, it needs as much memory with any allocator.
 
 use std::fs;
 use std::path::{Path, PathBuf};
