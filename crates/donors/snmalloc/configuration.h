@@ -13,7 +13,7 @@ class Config final : public CommonConfig
 public:
 	using Pal = DefaultPal;
 	static constexpr bool HAS_EXTENTS = !mitigations(metadata_protection);
-	using ClientMeta = stl::conditional_t<HAS_EXTENTS, SizeOrRest, NoClientMetaDataProvider>;
+	using ClientMeta = stl::conditional_t<HAS_EXTENTS, SlabAddition, NoClientMetaDataProvider>;
 	using PagemapEntry = stl::conditional_t<HAS_EXTENTS, SlabEntry, DefaultPagemapEntry<ClientMeta>>;
 	using SecondaryAllocator = DefaultSecondaryAllocator;
 

@@ -82,6 +82,15 @@ private:
 		forget(from, to, [](uintptr_t, uintptr_t) {});
 	}
 
+	/* Whether an address is in one of the first mappings. */
+	static bool has_small_pages(uintptr_t at)
+	{
+		for (const Addresses &part : small_pages)
+			if (at >= part.start && at < part.end)
+				return true;
+		return false;
+	}
+
 protected:
 	/* What is mapped for blocks. */
 	GRAFT_EARLY static inline stl::Atomic<size_t> mapped_blocks{0};
@@ -116,11 +125,8 @@ protected:
 	{
 		uintptr_t start = reinterpret_cast<uintptr_t>(blocks);
 		forget(start, start + size);
-		for (const Addresses &part : small_pages)
-			if (!donor_allow_thp() || (start >= part.start && start < part.end)) {
-				graft_apart_madvise(blocks, size, MADV_NOHUGEPAGE);
-				return;
-			}
+		if (!donor_allow_thp() || has_small_pages(start))
+			graft_apart_madvise(blocks, size, MADV_NOHUGEPAGE);
 	}
 
 	/* Ends the request for huge pages around a range that goes back to the kernel: what is left there would be made a huge

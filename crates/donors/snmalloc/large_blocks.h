@@ -1,122 +1,10 @@
 /* Large blocks: those above upstream's size classes, 64 KiB. Upstream gives them the next power of two of address space;
- * here, they have as many chunks as they need. heap.cc includes this after thread_memory.h. */
+ * here, they have as many chunks as they need. heap.cc includes this after slab_metadata.h. */
 #ifndef SNMALLOC_LARGE_BLOCKS_H
 #define SNMALLOC_LARGE_BLOCKS_H
 
 namespace snmalloc
 {
-/* The addition to upstream's metadata of a slab: the size of a large block; or the first object that is in no list yet, 0 if
- * all are (slab_parts.h). */
-struct SizeOrRest {
-	using StorageType = size_t;
-	using DataRef = size_t &;
-
-	static size_t required_count(size_t)
-	{
-		return 1;
-	}
-
-	static DataRef get(StorageType *size, size_t)
-	{
-		return *size;
-	}
-};
-
-/* The metadata of a slab or a large block. */
-class SlabMetadata : public FrontendSlabMetadata<SlabMetadata, SizeOrRest>
-{
-	/* How many objects are in no list yet. */
-	size_t count_rest(smallsizeclass_t sizeclass)
-	{
-		if (rest() == 0)
-			return 0;
-		size_t used = rest() % sizeclass_to_slab_size(sizeclass);
-		return sizeclass_to_slab_object_count(sizeclass) - used / sizeclass_to_size(sizeclass);
-	}
-
-	/* The first `objects` of them are in one now. */
-	void skip(smallsizeclass_t sizeclass, size_t objects)
-	{
-		rest() = objects == count_rest(sizeclass) ? 0 : rest() + objects * sizeclass_to_size(sizeclass);
-	}
-
-	size_t &rest()
-	{
-		return get_meta_for_object(0);
-	}
-
-public:
-	/* Notes that the first `part` bytes of a slab are put into a list next. */
-	void begin(smallsizeclass_t sizeclass, address_t slab, size_t part)
-	{
-		rest() = slab;
-		skip(sizeclass, part / sizeclass_to_size(sizeclass));
-	}
-
-	/* Upstream's, called after begin(). */
-	void initialise(smallsizeclass_t sizeclass, address_t slab, const FreeListKey &key)
-	{
-		size_t kept = rest();
-		FrontendSlabMetadata::initialise(sizeclass, slab, key);
-		rest() = kept;
-	}
-
-	/* As upstream's, which takes all of the slab's free objects; but if none came back, a part of those that were never
-	 * used. The rest counts as free, and is not resident. */
-	template<typename Domesticator>
-	static SNMALLOC_FAST_PATH stl::Pair<freelist::HeadPtr, bool>
-	alloc_free_list(Domesticator domesticate, SlabMetadata *meta, freelist::Iter<> &fast_free_list, LocalEntropy &entropy,
-	                smallsizeclass_t sizeclass)
-	{
-		if (SNMALLOC_UNLIKELY(meta->rest() != 0) && meta->free_queue.empty())
-			meta->add_part(sizeclass, entropy);
-		auto taken = FrontendSlabMetadata::alloc_free_list(domesticate, meta, fast_free_list, entropy, sizeclass);
-		if (SNMALLOC_UNLIKELY(meta->rest() != 0))
-			taken.second = meta->keeps_rest(sizeclass);
-		return taken;
-	}
-
-private:
-	/* Puts a part of the objects that are in no list yet into the empty list. */
-	SNMALLOC_SLOW_PATH void add_part(smallsizeclass_t sizeclass, LocalEntropy &entropy)
-	{
-		size_t size = sizeclass_to_size(sizeclass), objects = part_of(sizeclass, count_rest(sizeclass));
-		for (size_t i = 0; i < objects; i++) {
-			auto object = capptr::Alloc<void>::unsafe_from(reinterpret_cast<void *>(rest() + i * size));
-			free_queue.add(freelist::Object::make<capptr::bounds::AllocWild>(object), freelist::Object::key_root,
-			               as_key_tweak(), entropy);
-		}
-		skip(sizeclass, objects);
-	}
-
-	/* Counts the rest as free. Returns whether the slab stays in use. */
-	SNMALLOC_SLOW_PATH bool keeps_rest(smallsizeclass_t sizeclass)
-	{
-		return !set_sleeping(sizeclass, static_cast<uint16_t>(count_rest(sizeclass)));
-	}
-};
-
-static size_t &size_of_large(SlabMetadata &block)
-{
-	return block.get_meta_for_object(0);
-}
-
-/* An entry of the page map that this file can make. */
-class SlabEntry : public FrontendMetaEntry<SlabMetadata>
-{
-public:
-	SNMALLOC_FAST_PATH SlabEntry() = default;
-	SNMALLOC_FAST_PATH SlabEntry(SlabMetadata *metadata, uintptr_t remote_and_sizeclass)
-	    : FrontendMetaEntry<SlabMetadata>(metadata, remote_and_sizeclass)
-	{
-	}
-	SlabEntry &operator=(const SlabEntry &other)
-	{
-		FrontendMetaEntry<SlabMetadata>::operator=(other);
-		return *this;
-	}
-};
-
 /* Upstream's backend, with large blocks of any number of chunks. */
 template<typename Pagemap, typename LocalState>
 struct ExtentBackend : BackendAllocator<DefaultPal, SlabEntry, Pagemap, DummyAuthmap, LocalState> {
@@ -148,7 +36,7 @@ struct ExtentBackend : BackendAllocator<DefaultPal, SlabEntry, Pagemap, DummyAut
 		}
 		auto *metadata = memory.template as_reinterpret<SlabMetadata>().unsafe_ptr();
 		metadata->initialise_large(address_cast(block), freelist::Object::key_root);
-		size_of_large(*metadata) = size;
+		metadata->size_of_large() = size;
 		state.get_object_range()->use_large(size);
 		Pagemap::set_metaentry(address_cast(block), size, SlabEntry(metadata, remote_and_sizeclass));
 		return {Aal::capptr_bound<void, capptr::bounds::Chunk>(block, size), metadata};
@@ -159,7 +47,7 @@ struct ExtentBackend : BackendAllocator<DefaultPal, SlabEntry, Pagemap, DummyAut
 	static bool resize_large(LocalState &state, capptr::Arena<void> block, size_t size)
 	{
 		const SlabEntry &entry = Upstream::get_metaentry(address_cast(block));
-		size_t &size_of_block = size_of_large(*entry.get_slab_metadata());
+		size_t &size_of_block = entry.get_slab_metadata()->size_of_large();
 		size_t before = size_of_block;
 		if (before < size) {
 			if (!state.get_object_range()->extend(block, before, size))
@@ -181,9 +69,10 @@ struct ExtentBackend : BackendAllocator<DefaultPal, SlabEntry, Pagemap, DummyAut
 	                          sizeclass_t sizeclass)
 	{
 		if (metadata.is_large()) {
-			size = size_of_large(metadata);
+			size = metadata.size_of_large();
 			state.get_object_range()->use_large(-size);
 		} else {
+			metadata.end_holes();
 			size = sizeclass_to_slab_size(sizeclass.as_small());
 			start = pointer_align_down<void>(start, size);
 		}

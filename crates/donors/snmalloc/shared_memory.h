@@ -257,6 +257,24 @@ struct SharedRange {
 			}
 		}
 
+		/* Forgets a fourth of what was needed again, and gives back what is kept for no other reason. Threads call this when
+		 * they begin to search for holes, each about four times in a second. */
+		void forget()
+		{
+			size_t most = 0;
+			bool too_much = false;
+			with(lock, [&]() {
+				size_t threads = bits::max(PALGraft::allocators.load(stl::memory_order_relaxed), size_t{1});
+				missed_bytes -= missed_bytes / 4 / threads;
+				most = bound();
+				too_much = extents.bytes() > most;
+			});
+			if (too_much) {
+				give_back(most);
+				unmap_unused();
+			}
+		}
+
 		/* Takes back memory that is not resident. */
 		void dealloc_fresh(Memory start, size_t size)
 		{

@@ -397,12 +397,18 @@ public:
 		return object_range;
 	}
 
+	/* What all threads have. */
+	auto &shared()
+	{
+		return *get_object_range()->template ancestor<Stats>();
+	}
+
 	/* Gives back the thread's free memory, and that of all threads if so wished. */
 	void trim(bool of_all)
 	{
 		get_object_range()->trim();
 		if (of_all)
-			get_object_range()->template ancestor<Stats>()->trim();
+			shared().trim();
 	}
 };
 }
