@@ -1,6 +1,7 @@
 //! Checks that a linked program contains the expected allocator and string functions.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use inspector::{Link, Report, Strings, name};
@@ -16,6 +17,11 @@ pub(crate) struct Expected {
     pub(crate) malloc: Vec<String>,
     /// Whether the string functions must be allograft's.
     pub(crate) strings: bool,
+}
+
+/// Whether the file lacks the right to be executed, for every user.
+pub(crate) fn lacks_execution(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 == 0)
 }
 
 /// Returns what is in the program.

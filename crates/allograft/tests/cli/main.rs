@@ -5,6 +5,7 @@ mod apply;
 mod attacked;
 mod bench;
 mod bench_dynamic;
+mod bench_refused;
 mod bottlenecks;
 mod bundle;
 mod bundles;

@@ -20,6 +20,8 @@ use super::{
 };
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::program::lacks_execution;
+use crate::shell::quoted;
 
 impl Bench {
     /// Prepares the cases to measure.
@@ -30,6 +32,7 @@ impl Bench {
         }
         if !self.command.is_empty() {
             launched(&self.command[0], output);
+            check_execution(&self.command[0])?;
             return match Dynamic::find(&self.command)? {
                 Some(program) => self.prepare_dynamic(program, output, interrupted),
                 None => self.prepare_executable(output, interrupted),
@@ -65,9 +68,7 @@ impl Bench {
             ));
         }
         let folder = Scratch::new()?;
-        // If one donor is refused, all are.
-        let needed = 2;
-        let made = make_all(&arms, needed, output, interrupted, |arm, number| {
+        let made = make_all(&arms, output, interrupted, |arm, number| {
             executable.make(arm, &folder.path().join(format!("arm{number}")))
         })?;
         let cases = self.cases(&arms, &made, |_, program, threads| line.invocation(program, threads));
@@ -83,7 +84,7 @@ impl Bench {
         self.reaches(&line)?;
         let arms = program.arms(self.selection())?;
         let folder = Scratch::new()?;
-        let made = make_all(&arms, 1, output, interrupted, |arm, number| {
+        let made = make_all(&arms, output, interrupted, |arm, number| {
             program.make(arm, &folder.path().join(format!("arm{number}")))
         })?;
         let cases = self.cases(&arms, &made, |arm, made, threads| program.invocation(&line, arm, made, threads));
@@ -228,7 +229,7 @@ impl Bench {
             arms::add_glibc(&mut arms);
         }
         let folder = Scratch::new()?;
-        let built = make_all(&arms, 1, output, interrupted, |arm, number| {
+        let built = make_all(&arms, output, interrupted, |arm, number| {
             recipe.make(arm, &host, &folder.path().join(format!("arm{number}")))
         })?;
         let mut commands = vec![("build".to_owned(), build.to_owned())];
@@ -269,6 +270,19 @@ fn launched(program: &OsStr, output: &Output) {
     }
 }
 
+/// Refuses a program that may be read and not started.
+fn check_execution(program: &OsStr) -> Result<(), Failure> {
+    let path = Path::new(program);
+    match lacks_execution(path) && hosts::is_executable(path).unwrap_or(false) {
+        true => {
+            let typed = program.to_string_lossy();
+            Err(Failure::usage(format!("`{typed}` is not executable"))
+                .with_help(format!("make it executable: `chmod +x {}`", quoted(&typed))))
+        }
+        false => Ok(()),
+    }
+}
+
 /// Refuses a program for another architecture: it would run under an emulator, whose times mean nothing.
 pub(super) fn native(typed: &str, arch: Arch) -> Result<(), Failure> {
     if arch.name() == std::env::consts::ARCH {
@@ -282,17 +296,21 @@ pub(super) fn input(kind: &str, commands: Vec<(String, String)>, host: String, h
     Input { kind: kind.to_owned(), commands, host, host_sha256 }
 }
 
-/// Makes the program of each arm. Returns its path, or the reason why the arm has none. An error if one of the first
-/// `needed` programs is missing: then there is nothing to compare.
+/// Makes the program of each arm. Returns its path, or the reason why the arm has none. Failures of arms are printed
+/// once it is certain that there is something to compare.
+///
+/// # Errors
+/// The first arm, stock, has no program, or no other arm has one.
 pub(super) fn make_all(
     arms: &[Arm],
-    needed: usize,
     output: &Output,
     interrupted: &AtomicBool,
     mut make: impl FnMut(&Arm, usize) -> Result<PathBuf, Failure>,
 ) -> Result<Vec<Result<PathBuf, String>>, Failure> {
     let progress = output.progress();
     let mut built = Vec::new();
+    let mut held: Vec<Failure> = Vec::new();
+    let mut is_comparable = false;
     for (number, arm) in arms.iter().enumerate() {
         if interrupted.load(Ordering::Relaxed) {
             progress.finish();
@@ -301,25 +319,44 @@ pub(super) fn make_all(
         }
         progress.step(&format!("{} of {}: building {}", number + 1, arms.len(), arm.name));
         match make(arm, number) {
-            Err(failure) if number < needed => {
+            Err(failure) if number == 0 => {
                 progress.finish();
                 return Err(failure);
             }
             Err(failure) => {
-                progress.finish();
-                output.error(&failure);
                 let reason = failure.message.as_str();
                 built.push(Err(reason.strip_prefix(&format!("{}: ", arm.name)).unwrap_or(reason).to_owned()));
+                held.push(failure);
             }
-            Ok(program) => built.push(Ok(program)),
+            Ok(program) => {
+                is_comparable |= number > 0;
+                built.push(Ok(program));
+            }
+        }
+        if is_comparable && !held.is_empty() {
+            progress.finish();
+            held.drain(..).for_each(|failure| output.error(&failure));
         }
     }
     progress.finish();
-    if let (true, Some(Err(_))) = (built.len() == 2, built.last()) {
-        return Err(Failure::usage("there is nothing left to compare stock with")
-            .with_help("the warnings above say why each arm was left out; name others: `--donors A,B`"));
+    match held.is_empty() {
+        true => Ok(built),
+        false => Err(incomparable(held, output)),
     }
-    Ok(built)
+}
+
+/// The failure of a comparison in which only stock has a program. If one reason holds for all arms, it is that reason;
+/// otherwise each is printed.
+fn incomparable(mut failures: Vec<Failure>, output: &Output) -> Failure {
+    let first = failures.remove(0);
+    if failures.iter().all(|failure| failure.message == first.message) {
+        return first;
+    }
+    let exit_code = first.exit_code;
+    std::iter::once(&first).chain(&failures).for_each(|failure| output.error(failure));
+    let failure = Failure::usage("there is nothing left to compare stock with")
+        .with_help("the errors above say why each arm was left out; name others: `--donors A,B`");
+    Failure { exit_code, ..failure }
 }
 
 pub(super) fn case_arms(

@@ -77,7 +77,7 @@ pub(super) fn prepare(
     let is_chosen = |case: &&suite::Case| choice.names.is_empty() || choice.names.iter().any(|name| name == case.name);
     let chosen: Vec<&suite::Case> = suite::CASES.iter().filter(is_chosen).collect();
     // Each arm has one folder, which contains the programs under their names.
-    let built = make_all(&arms, 1, output, interrupted, |arm, number| {
+    let built = make_all(&arms, output, interrupted, |arm, number| {
         let home = folder.path().join(format!("arm{number}"));
         compiler.make(arm, host, &chosen, &home)?;
         Ok(home)
