@@ -55,6 +55,8 @@ fn remedies() -> Vec<Remedy> {
         Remedy::ListArchitectures,
         Remedy::ListGraftable,
         Remedy::GraftPrograms(Programs { paths: vec![path(); 7], more: true }),
+        Remedy::GraftByName(vec![path(); 4]),
+        Remedy::InspectFolder { folder: path() },
         Remedy::NameGraft,
         Remedy::Undo,
         Remedy::NameDonor,
@@ -95,9 +97,17 @@ fn paths_are_words_of_the_commands() {
         Remedy::NameStock { host: host.clone(), again: "link it again" },
         Remedy::UndoBackup { backup: host.clone(), host: host.clone() },
         Remedy::GraftPrograms(Programs { paths: vec![host.clone()], more: false }),
+        Remedy::GraftByName(vec![host.clone()]),
+        Remedy::InspectFolder { folder: host.clone() },
     ] {
         let text = help(&remedy);
-        assert!(text.contains(" 'a b'`") && !text.contains("ft a b") && !text.contains("undo a b"), "{text}");
+        assert!(
+            text.contains(" 'a b'`")
+                && !text.contains("ft a b")
+                && !text.contains("undo a b")
+                && !text.contains("inspect a b"),
+            "{text}"
+        );
     }
 }
 

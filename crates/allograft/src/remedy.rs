@@ -46,6 +46,12 @@ pub(crate) fn help(remedy: &Remedy) -> String {
             "only musl's `libc.a` can be grafted, on the architectures that `allograft donors -v` lists".to_owned()
         }
         Remedy::GraftPrograms(programs) => of_programs(programs),
+        Remedy::GraftByName(paths) => {
+            format!("a folder's graft leaves dynamic and set-id programs alone; each by its name: {}", grafts_of(paths))
+        }
+        Remedy::InspectFolder { folder } => {
+            format!("`allograft inspect {}` says what serves malloc in each", word(folder))
+        }
         Remedy::NameGraft => {
             "name a graft, or a folder with grafts and their backups; what was written with `-o` has no backup".to_owned()
         }
@@ -151,19 +157,22 @@ fn foreign(ways: &ForeignWays) -> String {
 
 /// The commands that graft the programs of a folder.
 fn of_programs(programs: &Programs) -> String {
-    const SHOWN: usize = 3;
-    let command = |path: &PathBuf| format!("`allograft graft {}`", word(path));
-    let shown: Vec<String> = programs.paths.iter().take(SHOWN).map(command).collect();
-    let all = match (programs.paths.len().saturating_sub(SHOWN), programs.more) {
-        (0, _) => String::new(),
-        (more, false) => format!(", and {more} more"),
-        (more, true) => format!(", and over {more} more"),
-    };
+    let more = if programs.more { ", or others" } else { "" };
     format!(
-        "in a folder, `graft` takes each `libc.a`, and programs by their own names: {}{all}; `allograft inspect` with the \
+        "in a folder with a `libc.a`, `graft` takes programs by their own names: {}{more}; `allograft inspect` with the \
          folder says what is in each",
-        shown.join(", ")
+        grafts_of(&programs.paths)
     )
+}
+
+/// The commands that graft these files, the first few in full.
+fn grafts_of(paths: &[PathBuf]) -> String {
+    const SHOWN: usize = 3;
+    let shown: Vec<String> = paths.iter().take(SHOWN).map(|path| format!("`allograft graft {}`", word(path))).collect();
+    match paths.len().saturating_sub(SHOWN) {
+        0 => shown.join(", "),
+        more => format!("{}, and {more} more", shown.join(", ")),
+    }
 }
 
 /// The first few names, and how many more there are.

@@ -1,6 +1,7 @@
 //! The path of a graft: a target is recognised, each of its hosts is planned, edited, verified and proven, and then all
 //! are placed, or none.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::digest::sha256;
@@ -20,15 +21,16 @@ use crate::record::backup::Backup;
 use crate::record::{Record, sidecar};
 use crate::request::Request;
 use crate::sink::{self, Sink, folder, out};
-use crate::source::Hosts;
+use crate::source::{FolderKind, Hosts};
 use crate::swift::bundle;
 use crate::transaction::pending::Pending;
 use crate::transaction::place::{Change, Content, Observer, place};
 use crate::transaction::staged::Staged;
 use crate::watch::Watch;
 
-/// Grafts `target`: a musl `libc.a`, a linked executable, a folder that holds `libc.a`s, or a packed Swift SDK bundle.
-/// Grafts all of its hosts or, on an error, none.
+/// Grafts `target`: a musl `libc.a`, a linked executable, a folder of `libc.a`s or programs, a packed Swift SDK bundle,
+/// or a container image. Grafts all of its hosts or, on an error, none. Programs of a folder or an image that cannot be
+/// grafted are left alone, with the reason.
 ///
 /// # Errors
 /// The target cannot be grafted. Every file is unchanged.
@@ -55,10 +57,16 @@ pub(crate) fn graft_observed(
     let mut planner = Planner::new(request, watch)?;
     let planner = &mut planner;
     let Target(target) = target;
+    let found = match &target {
+        Kind::Folder(folder) => Some(Hosts::folder(folder, request.root.as_deref())?),
+        _ => None,
+    };
+    let is_installation = found.as_ref().is_some_and(|hosts| hosts.installation().is_some());
     let runs = match target {
         Kind::Executable(_) => true,
-        // An image holds several executables: no arguments fit all of them.
+        // These hold several executables: no arguments fit all of them.
         Kind::Image(_) => request.arguments.is_none(),
+        Kind::Folder(_) if is_installation => request.arguments.is_none(),
         _ => false,
     };
     if !runs && (request.arguments.is_some() || request.untested) {
@@ -68,23 +76,59 @@ pub(crate) fn graft_observed(
         return Err(NeededError::NotDynamic { path: target.path().to_owned() }.into());
     }
     match (target, &request.out) {
-        (Kind::Archive(host), None) => in_place(Hosts::File(Box::new(host)), None, planner, observe),
+        (Kind::Archive(host), None) => in_place(Hosts::File(Box::new(host)), BTreeMap::new(), planner, observe),
         (Kind::Executable(host), None) => {
             let tried = tried_ahead(&host, planner).map(Some);
             let tried = tried.or_else(|error| if was_changed(&host, planner) { Ok(None) } else { Err(error) })?;
-            in_place(Hosts::File(Box::new(host)), tried, planner, observe)
+            let ahead = tried.map(|tried| (host.path().to_owned(), tried)).into_iter().collect();
+            in_place(Hosts::File(Box::new(host)), ahead, planner, observe)
         }
         (Kind::Archive(host) | Kind::Executable(host), Some(out)) => to_file(host, out, planner),
         (Kind::Image(image), _) => image::graft(&image, planner),
         (Kind::Packed(host, format), _) => sink::bundle::graft(&host, format, planner, observe),
-        (Kind::Folder(folder), None) => {
-            let grafts = in_place(Hosts::folder(&folder, request.root.as_deref())?, None, planner, observe)?;
-            Ok(grafts.map(|grafts| Grafts { swift_sdks: bundle::swift_sdks_in(&folder), ..grafts }))
-        }
-        (Kind::Folder(folder), Some(out)) => {
-            folder::write_folder(&folder, out, Hosts::folder(&folder, request.root.as_deref())?, planner)
+        (Kind::Folder(folder), out) => {
+            let hosts = found.map_or_else(|| Hosts::folder(&folder, request.root.as_deref()), Ok)?;
+            match out {
+                Some(out) => folder::write_folder(&folder, out, hosts, planner),
+                None => folder_in_place(&folder, hosts, planner, observe),
+            }
         }
     }
+}
+
+/// Replaces the hosts of `folder` by their grafts.
+fn folder_in_place(
+    folder: &Path,
+    hosts: Hosts,
+    planner: &mut Planner<'_>,
+    observe: Observer<'_>,
+) -> Result<Pending<Grafts>, Error> {
+    if hosts.installation().is_none() {
+        let grafts = in_place(hosts, BTreeMap::new(), planner, observe)?;
+        return Ok(grafts.map(|grafts| Grafts { swift_sdks: bundle::swift_sdks_in(folder), ..grafts }));
+    }
+    let (tried, skipped) = hosts.each(planner, |file, planner| match tried_ahead(&file, planner) {
+        Ok(tried) => {
+            if let Some(ready) = &tried.ready {
+                ready.drop_bytes();
+            }
+            Ok((file.path().to_owned(), Some(tried)))
+        }
+        Err(_) if is_graft_changed(&file, planner) => Ok((file.path().to_owned(), None)),
+        Err(refused) => Err(refused),
+    })?;
+    // Only folders with hosts are locked: in others, the user need not have the right to write.
+    let files = tried.iter().map(|(path, _)| path.clone()).collect();
+    let ahead = tried.into_iter().filter_map(|(path, tried)| Some((path, tried?))).collect();
+    let hosts = Hosts::Folder { folder: folder.to_owned(), kind: FolderKind::Installation, files, skipped };
+    let grafts = in_place(hosts, ahead, planner, observe)?;
+    Ok(grafts.map(|grafts| Grafts { installation: Some(folder.to_owned()), ..grafts }))
+}
+
+/// As [`was_changed`], for a file of a folder. Only grafts are undone meanwhile, so no lock is waited for because of
+/// other files.
+fn is_graft_changed(host: &HostFile, planner: &Planner<'_>) -> bool {
+    host.bytes().is_ok_and(transplant::carries_graft) && was_changed(host, planner)
 }
 
 /// Makes and tries the graft of a program before its folder is locked: running it may take long, and other processes
@@ -105,17 +149,17 @@ fn was_changed(host: &HostFile, planner: &Planner<'_>) -> bool {
     locked.is_ok_and(|_locked| !host.is_current())
 }
 
-/// Replaces the hosts by their grafts. `ahead`: the graft of the only host, if it was tried already.
+/// Replaces the hosts by their grafts. `ahead`: the grafts that were tried already, by their hosts.
 fn in_place(
     hosts: Hosts,
-    mut ahead: Option<TriedGraft>,
+    mut ahead: BTreeMap<PathBuf, TriedGraft>,
     planner: &mut Planner<'_>,
     observe: Observer<'_>,
 ) -> Result<Pending<Grafts>, Error> {
     let sink = Sink::of_graft(planner.request, Purpose::Graft, hosts.paths(), planner.watch)?;
     let several = hosts.paths().count() > 1;
     let (decided, skipped) = hosts.each(planner, |file, planner| {
-        let tried = match ahead.take() {
+        let tried = match ahead.remove(file.path()) {
             Some(tried) if tried.before_sha256 == file.sha256()? => tried,
             // No graft was tried, or the host was written before the folder was locked.
             _ => TriedGraft::new(prepared::prepare_file(&file, planner)?, file.bytes()?, planner)?,

@@ -19,7 +19,7 @@
 //! | `transaction` | renames in an order that survives a kill, and their rollback |
 //! | `packed` | packed Swift SDK bundles, read and written as streams |
 //! | `recognition` | the kind of a target, by its content |
-//! | `source` | the hosts of a target: a file, a folder's `libc.a`s, the contents of a bundle |
+//! | `source` | the hosts of a target: a file, a folder's `libc.a`s or programs, the contents of a bundle |
 //! | `sink` | destinations: in place, a file, a folder, a bundle, a file made from a donor alone |
 //! | `undo`, `image`, `graft` | the whole path: of an undo, of a container image, and of every other graft |
 //! | `trials` | tests that need more than one room: kills, broken edits, foreign owners, counted reads |

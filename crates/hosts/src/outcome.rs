@@ -75,6 +75,8 @@ pub struct Grafts {
     pub bundle: Option<Bundle>,
     /// The container image that was written, if the hosts are in one.
     pub image: Option<PathBuf>,
+    /// The folder with the grafts, if it is one of programs.
+    pub installation: Option<PathBuf>,
     /// The names of the Swift SDKs whose bundle the target is, packed or not.
     pub swift_sdks: Vec<String>,
     /// For copies of a folder: remarks on its other files, as clauses whose subject is the copy.
@@ -84,7 +86,15 @@ pub struct Grafts {
 impl Grafts {
     /// The result for hosts that are in neither a bundle nor an image.
     pub(crate) fn new(hosts: Vec<Grafted>, skipped: Vec<Skipped>) -> Grafts {
-        Grafts { hosts, skipped, bundle: None, image: None, swift_sdks: Vec::new(), notes: Vec::new() }
+        Grafts {
+            hosts,
+            skipped,
+            bundle: None,
+            image: None,
+            installation: None,
+            swift_sdks: Vec::new(),
+            notes: Vec::new(),
+        }
     }
 }
 

@@ -17,10 +17,11 @@ use crate::host::needed;
 use crate::host::stock::parse;
 use crate::recognition::graft::carries_graft;
 use crate::recognition::image::is_image;
-use crate::recognition::{Kind, recognise};
+use crate::recognition::{Kind, check_record, recognise};
 use crate::record::Record;
 use crate::record::backup::Backup;
 use crate::sink::Sink;
+use crate::source::programs::candidates;
 use crate::source::walk::walk;
 use crate::transaction::pending::Pending;
 use crate::transaction::place::{Observer, remove_sidecars, restore};
@@ -105,11 +106,12 @@ fn hosts_in(target: &Path) -> Result<(BTreeSet<PathBuf>, bool), Error> {
         let found = walk(target, None)?;
         let hosts: BTreeSet<PathBuf> = found.archives.into_iter().chain(found.with_sidecars).collect();
         if hosts.is_empty() {
-            return Err(Error::NothingToUndo { folder: target.to_owned() });
+            check_installation(target)?;
         }
         hosts
     } else if metadata.is_file() {
         let host = real_file(target)?;
+        check_record(&host)?;
         if let Some(of) = host_of_sidecar(&host)
             && is_backup(&host)
             && record_path(&of).exists()
@@ -123,6 +125,23 @@ fn hosts_in(target: &Path) -> Result<(BTreeSet<PathBuf>, bool), Error> {
         return Err(Error::Unrecognised { path: target.to_owned(), found: "a special file".to_owned() });
     };
     Ok((hosts, !metadata.is_dir()))
+}
+
+/// Checks a folder without a `libc.a` and without a record: its programs are stock, so there is nothing to undo.
+///
+/// # Errors
+/// It holds no program; or one is a graft without its backup.
+fn check_installation(folder: &Path) -> Result<(), Error> {
+    let files = candidates(folder, None)?.files;
+    for path in &files {
+        if carries_graft(path, false)? {
+            return Err(Error::NoBackup { path: path.clone() });
+        }
+    }
+    match files.is_empty() {
+        true => Err(Error::NothingToUndo { folder: folder.to_owned() }),
+        false => Ok(()),
+    }
 }
 
 fn undo_with(
@@ -285,12 +304,32 @@ pub fn grafts_in(target: &Path) -> Result<Vec<PathBuf>, Error> {
     };
     let found = walk(&folder, None)?;
     let mut grafts = Vec::new();
+    let has_archives = !found.archives.is_empty();
     for host in found.archives.into_iter().chain(found.with_sidecars).collect::<BTreeSet<_>>() {
         if carries_graft(&host, false)? {
             grafts.push(host);
         }
     }
+    if !has_archives {
+        grafts.extend(grafted_programs(&folder)?);
+        grafts.sort();
+        grafts.dedup();
+    }
     if grafts.is_empty() { Err(Error::NoGraft { folder }) } else { Ok(grafts) }
+}
+
+/// The programs of a folder that were grafted as executables, such as those of a copy that was written with grafts:
+/// these have no records.
+fn grafted_programs(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+    let mut grafts = Vec::new();
+    for path in candidates(folder, None)?.files {
+        let bytes = read(&path)?;
+        let is_linked = || inspector::verify::is_without_note(&bytes).unwrap_or(true);
+        if transplant::carries_graft(&bytes) && !is_linked() {
+            grafts.push(path);
+        }
+    }
+    Ok(grafts)
 }
 
 /// Returns the name of the foreign allocator in the archive at `path`: such a file is not stock, and not compared with.

@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use clap::Args;
 use format::Note;
-use hosts::{Action, ArchiveOperation, Bundle, Carried, Grafted, Grafts, Locking, Operation, Patience, Request, Watch};
+use hosts::{
+    Action, ArchiveOperation, Bundle, Carried, Grafted, Grafts, Locking, Operation, Patience, Remedy, Request, Watch,
+};
 use surgery::plan::{Plan, RemovedMember};
 
 use crate::choice::Choice;
@@ -36,10 +38,14 @@ const SCREEN: &str = "Examples:
 /// Put a donor into a libc.a, program, loader, SDK or image
 ///
 /// The target is recognised by its content. It may be a static archive, a static executable, a folder (toolchain,
-/// sysroot, unpacked SDK), or a packed Swift SDK bundle (.artifactbundle.tar.gz, .zip). In a folder or bundle, every
-/// musl libc.a is grafted, or none if one cannot be; programs in a folder are grafted by their own names. Grafting a
-/// graft replaces its donors; the same graft again changes nothing. If the string functions cannot be exchanged, the
-/// allocator still is, with a warning.
+/// sysroot, unpacked SDK; or programs), or a packed Swift SDK bundle (.artifactbundle.tar.gz, .zip). In a folder or
+/// bundle, every musl libc.a is grafted, or none if one cannot be; its programs are grafted by their own names.
+/// Grafting a graft replaces its donors; the same graft again changes nothing. If the string functions cannot be
+/// exchanged, the allocator still is, with a warning.
+///
+/// In a folder without a libc.a, such as the bin of an installation, every static program is grafted, and musl's
+/// loader. Those that cannot be, and dynamic ones, are left alone and listed with the reason; the exit code is 0 if any
+/// was grafted, and `allograft inspect FOLDER --expect DONOR` says whether all were.
 ///
 /// A linked executable is refused unless every function of musl's allocator is found in it and nothing else touches
 /// that allocator's state. The graft has to pass a self-test before it replaces the stock file. The executable keeps
@@ -76,6 +82,8 @@ const SCREEN: &str = "Examples:
   allograft graft --root build/rootfs /usr/lib
   # a linked program
   allograft graft ./server --try -- --version
+  # every static program of a folder, into a copy of it
+  allograft graft app/bin -o app/fast
   # a container image: one more layer with its programs
   allograft graft image -o grafted
   # a dynamic program, with liballograft.so beside it
@@ -89,8 +97,9 @@ Link your programs again to give them the new allocator: build systems do not al
 pub(crate) struct Graft {
     /// What to graft: a path, rust:TRIPLE or swift:ID
     ///
-    /// A libc.a, an executable, a folder with archives under it, a packed Swift SDK bundle, a container image (an OCI
-    /// layout, with --out), rust:TRIPLE for a target of the Rust toolchain, or swift:ID for an installed Swift SDK
+    /// A libc.a, an executable, a folder with archives or programs under it, a packed Swift SDK bundle, a container
+    /// image (an OCI layout, with --out), rust:TRIPLE for a target of the Rust toolchain, or swift:ID for an installed
+    /// Swift SDK
     target: PathBuf,
     /// Root folder of an image with the target
     ///
@@ -220,6 +229,10 @@ fn warnings(grafts: &Grafts, output: &Output) {
             }
         }
     }
+    let by_name: Vec<PathBuf> = grafts.skipped.iter().filter(|it| it.by_name).map(|it| it.path.clone()).collect();
+    if grafts.installation.is_some() && !by_name.is_empty() {
+        output.note(remedy::help(&Remedy::GraftByName(by_name)));
+    }
     for host in &grafts.hosts {
         for note in &host.notes {
             output.warn(format_args!("`{}` {note}", host.path.display()));
@@ -333,8 +346,29 @@ fn summary(grafts: &Grafts, places: &Places<'_>, output: &Output) -> Page {
             Operation::Executable(operation) => executable::describe(&mut text, host, operation, output),
         }
     }
+    if grafts.image.is_some() || grafts.installation.is_some() {
+        count(&mut text, grafts);
+    }
     next_steps(&mut text, grafts, places, output);
     text
+}
+
+/// Says how many files carry the graft, if others were left alone.
+fn count(text: &mut Page, grafts: &Grafts) {
+    let (hosts, left) = (grafts.hosts.len(), grafts.skipped.len());
+    if left == 0 {
+        return;
+    }
+    let is_planned = grafts.hosts.iter().any(|host| host.action == Action::Planned);
+    let (carry, were) =
+        if is_planned { ("would carry", "would be") } else { ("carry", if left == 1 { "was" } else { "were" }) };
+    let has_archives = grafts.hosts.iter().any(|host| matches!(host.operation, Operation::Archive(_)));
+    let what = if has_archives { "files" } else { "programs" };
+    let _ = writeln!(
+        text,
+        "{hosts} of {} {what} {carry} the graft; {left} {were} left alone: the notes say why",
+        hosts + left
+    );
 }
 
 /// Prints the members that go and the one that comes in.
@@ -360,14 +394,14 @@ fn next_steps(text: &mut Page, grafts: &Grafts, places: &Places<'_>, output: &Ou
         }
         return;
     }
+    if let Some(folder) = &grafts.installation {
+        steps_of_installation(text, grafts, folder, places, output);
+        return;
+    }
     for host in grafts.hosts.iter().filter(|host| host.action != Action::Planned) {
         let changed = host.action != Action::Unchanged;
         next_steps_of(text, &host.path, host.backup.as_deref(), changed, places, output);
-        if let (Operation::Executable(operation), Some(backup)) = (&host.operation, &host.backup)
-            && operation.edits.redirect().is_some_and(|plan| plan.key_values.is_some())
-        {
-            executable::rescue(text, &host.path, backup, output);
-        }
+        executable::rescue(text, host, output);
     }
     let changed = grafts.hosts.iter().any(|host| matches!(host.action, Action::Grafted | Action::Replaced));
     if let (true, Some(sdk)) = (changed, grafts.swift_sdks.first()) {
@@ -402,6 +436,21 @@ fn next_steps_of(
     }
 }
 
+/// Prints the next steps with a folder of programs: those of all of them at once.
+fn steps_of_installation(text: &mut Page, grafts: &Grafts, folder: &Path, places: &Places<'_>, output: &Output) {
+    if grafts.hosts.iter().any(|host| host.action == Action::Planned) {
+        return;
+    }
+    grafts.hosts.iter().for_each(|host| executable::rescue(text, host, output));
+    let (place, is_backed_up) = (places.shown(folder), grafts.hosts.iter().any(|host| host.backup.is_some()));
+    let quoted = shell_quoted(&text_of(place));
+    let stock = places.stock(folder).map(|stock| format!(" --stock {}", shell_quoted(&text_of(stock))));
+    step(text, output, "verify:", &format!("allograft verify {quoted}{}", stock.unwrap_or_default()));
+    if is_backed_up {
+        step(text, output, "undo:", &format!("allograft undo {quoted}"));
+    }
+}
+
 /// Prints the next steps with a packed bundle.
 fn steps_of_bundle(text: &mut Page, bundle: &Bundle, places: &Places<'_>, output: &Output) {
     next_steps_of(text, &bundle.path, bundle.backup.as_deref(), true, places, output);
@@ -428,7 +477,7 @@ impl Places<'_> {
     /// `rust:`, is left out.
     fn stock(&self, path: &Path) -> Option<&Path> {
         let is_out = self.out.is_some_and(|out| self.shown(path) == out);
-        (is_out && self.typed.is_file()).then_some(self.typed)
+        (is_out && self.typed.exists()).then_some(self.typed)
     }
 }
 

@@ -1,7 +1,7 @@
 //! `allograft undo`: restores the stock host.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
@@ -16,8 +16,8 @@ use crate::target::located;
 /// Give back the stock file, byte for byte
 ///
 /// Restores the backup beside the host, with its mode, owner and times. Refuses if the host has changed since the
-/// graft. In a folder, checks all hosts before it restores the first one. Of a container image, writes the stock image
-/// to another place.
+/// graft. In a folder, checks all hosts, archives and programs, before it restores the first one. Of a container image,
+/// writes the stock image to another place.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   allograft undo /usr/lib/x86_64-linux-musl/libc.a
@@ -69,19 +69,19 @@ impl Undo {
         let locking = |locking: Locking<'_>| output.locking(locking);
         let watch = Watch { locking: Some(&locking), ..Watch::default() };
         if self.dry_run {
-            report(&hosts::planned_undo(&target, self.stock.as_deref())?, output)?;
+            report(&target, &hosts::planned_undo(&target, self.stock.as_deref())?, output)?;
             return Ok(ExitCode::SUCCESS);
         }
         let undone = match &self.out {
             Some(out) => hosts::undo_image(&target, out, &watch)?,
             None => hosts::undo_under(&target, self.stock.as_deref(), &watch)?,
         };
-        told(undone, |undone| report(undone, output))?;
+        told(undone, |undone| report(&target, undone, output))?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn report(undone: &[Undone], output: &Output) -> Result<(), Failure> {
+fn report(target: &Path, undone: &[Undone], output: &Output) -> Result<(), Failure> {
     for host in undone {
         for note in &host.notes {
             output.warn(format_args!("`{}` {note}", host.path.display()));
@@ -89,12 +89,16 @@ fn report(undone: &[Undone], output: &Output) -> Result<(), Failure> {
     }
     match output.json {
         true => output.document(json::Undone::from(undone)),
-        false => output.text(&summary(undone, output)),
+        false => output.text(&summary(target, undone, output)),
     }
 }
 
-fn summary(undone: &[Undone], output: &Output) -> Page {
+fn summary(target: &Path, undone: &[Undone], output: &Output) -> Page {
     let mut text = output.page();
+    // A folder of programs, all of them stock.
+    if undone.is_empty() {
+        let _ = writeln!(text, "nothing to undo  {}", target.display());
+    }
     for host in undone {
         let path = host.path.display();
         let _ = match host.action {

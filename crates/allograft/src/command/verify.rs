@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use format::Linked;
 use hosts::{Examined, UnpackedGraft};
 use inspector::verify::{Check, Comparison, Definition, Difference, NotRun};
 use inspector::{InspectError, Libc, Link, Report, Strings};
@@ -46,9 +47,10 @@ pub(crate) struct Verify {
     /// as in the image
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
-    /// Stock file to compare with
+    /// Stock file, or folder, to compare with
     ///
-    /// Compare with this stock file instead of the backup beside the graft
+    /// Compare with this stock file instead of the backup beside the graft; for a folder, with the files of the same
+    /// names in this folder
     #[arg(long, value_name = "FILE")]
     stock: Option<PathBuf>,
     /// Run no programs, which take a minute
@@ -83,8 +85,8 @@ struct Verified {
 enum Mistake {
     /// It carries no donor.
     Stock {
-        /// Whether it may take one: not a static program of glibc.
-        graftable: bool,
+        /// The reason why it takes none; `None` if it may take one.
+        takes_none: Option<&'static str>,
     },
     /// It was linked with this donor.
     Linked(String),
@@ -121,7 +123,7 @@ impl Verify {
         let scratch = tempfile::tempdir()
             .map_err(|error| Failure::usage(format!("cannot unpack anything: {error}")).with_help(mend(&error)))?;
         let grafts = self.grafts(scratch.path())?;
-        if self.stock.is_some() && grafts.len() > 1 {
+        if self.stock.as_deref().is_some_and(|stock| !(stock.is_dir() && self.target.is_dir())) && grafts.len() > 1 {
             return Err(Failure::usage(format!(
                 "`--stock` is for one graft; `{}` holds {}",
                 self.target.display(),
@@ -154,17 +156,15 @@ impl Verify {
                     ),
                     format!("`allograft inspect {word} --expect {donor}` checks what was linked"),
                 ),
-                Some(Mistake::Stock { graftable }) => (
+                Some(Mistake::Stock { takes_none }) => (
                     format!("`{path}` is not a graft: there is nothing to verify"),
-                    match graftable {
-                        true => {
+                    match takes_none {
+                        None => {
                             format!(
                                 "graft it first: `allograft graft {word}`; `allograft inspect` says what it carries"
                             )
                         }
-                        false => format!(
-                            "a static program of glibc takes no donor: `allograft inspect {word}` says what it carries"
-                        ),
+                        Some(why) => format!("{why}: `allograft inspect {word}` says what it carries"),
                     },
                 ),
             };
@@ -187,7 +187,11 @@ impl Verify {
         }
         let mut grafts = Vec::new();
         for libc in hosts::grafts_in(&target)? {
-            let stock = if self.stock.is_some() { None } else { hosts::stock_of(&libc)? };
+            let stock = match &self.stock {
+                None => hosts::stock_of(&libc)?,
+                Some(folder) if folder.is_dir() && target.is_dir() => stock_in(folder, &libc, &target)?,
+                Some(_) => None,
+            };
             grafts.push(UnpackedGraft { name: libc.clone(), libc, stock });
         }
         Ok(grafts)
@@ -206,7 +210,7 @@ impl Verify {
             ));
             stock = None;
         }
-        let stock = self.stock.clone().or(stock);
+        let stock = stock.or_else(|| self.stock.clone());
         let graft_bytes = fs::read(&libc).map_err(Failure::io("read", &libc))?;
         let stock_bytes =
             stock.as_deref().map(|stock| fs::read(stock).map_err(Failure::io("read", stock))).transpose()?;
@@ -265,6 +269,13 @@ impl Verify {
     }
 }
 
+/// The stock file of a folder for the graft of the same name in the folder `target`: the backup, if that file was
+/// grafted in its place.
+fn stock_in(folder: &Path, graft: &Path, target: &Path) -> Result<Option<PathBuf>, Failure> {
+    let path = folder.join(graft.strip_prefix(target).unwrap_or(graft));
+    Ok(Some(hosts::stock_of(&path)?.unwrap_or(path)))
+}
+
 impl Mistake {
     /// Returns the reason why a check of a file failed, if the file is not a graft.
     fn find(file: &[u8], executable: bool, checks: &[Check]) -> Option<Mistake> {
@@ -273,8 +284,13 @@ impl Mistake {
         }
         let report = inspector::inspect(file).ok()?;
         if is_stock(&report) {
-            let graftable = report.libc != Libc::Glibc || report.link == Some(Link::Dynamic);
-            return Some(Mistake::Stock { graftable });
+            let is_library = transplant::Executable::read(file).is_ok_and(|it| it.kind() == Linked::Library);
+            let takes_none = match report.libc {
+                _ if is_library => Some("a library has the malloc of the program that loads it, and takes no donor"),
+                Libc::Glibc if report.link != Some(Link::Dynamic) => Some("a static program of glibc takes no donor"),
+                _ => None,
+            };
+            return Some(Mistake::Stock { takes_none });
         }
         let donor = donors::find(&report.malloc.name).filter(|_| executable)?;
         let is_linked = inspector::verify::is_without_note(file).unwrap_or(false);

@@ -12,7 +12,7 @@ use super::text_of;
 pub(crate) struct Grafts<'g> {
     /// The hosts, sorted by path.
     hosts: Vec<Host<'g>>,
-    /// Every `libc.a` in the folder, and every program in the image, that was left alone, sorted by path.
+    /// Every `libc.a` or program in the folder, and every program in the image, that was left alone, sorted by path.
     skipped: Vec<Skipped<'g>>,
     /// The packed bundle that holds the hosts.
     bundle: Option<Bundle<'g>>,

@@ -71,7 +71,7 @@ fn one_that_cannot_be_undone_keeps_the_others_grafted() {
 fn a_folder_without_hosts() {
     let lab = Lab::new();
     lab.put("empty/readme", b"");
-    lab.changes_nothing(2, ["graft", "empty"]).says(&["no `libc.a` under `empty`", "help: "]);
+    lab.changes_nothing(2, ["graft", "empty"]).says(&["no `libc.a` and no program under `empty`", "help: "]);
     lab.changes_nothing(2, ["undo", "empty"]).says(&["no graft with its backup under `empty`", "help: "]);
     lab.put("glibc/libc.a", &fs::read(fixtures::glibc()).unwrap());
     lab.changes_nothing(3, ["graft", "glibc"]).says(&["`glibc/libc.a`: glibc", "help: "]);

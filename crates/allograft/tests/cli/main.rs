@@ -31,6 +31,7 @@ mod grafted_images;
 mod heap;
 mod images;
 mod inspect;
+mod installations;
 mod integrations;
 mod lab;
 mod layers;

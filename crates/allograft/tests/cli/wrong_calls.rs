@@ -48,12 +48,13 @@ fn lab() -> Lab {
     for (flag, name) in [("-static", "glibc-static"), ("-pie", "dynamic")] {
         tool(fixtures::cc().args(["-fPIE", "-o"]).arg(lab.path(name)).arg(flag).arg(lab.path("main.c")));
     }
-    for folder in ["programs", "mixed"] {
+    for folder in ["programs", "mixed", "installed"] {
         fs::create_dir(lab.path(folder)).unwrap();
     }
     for program in ["programs/one", "programs/two", "mixed/server"] {
         fs::copy(lab.path("server"), lab.path(program)).unwrap();
     }
+    fs::copy(lab.path("dynamic"), lab.path("installed/dynamic")).unwrap();
     // Neither is a program, and this archive is not musl's.
     lab.put("programs/one.c", b"int main(void) { return 0; }\n");
     lab.put("mixed/libc.a", b"!<arch>\n");

@@ -24,6 +24,9 @@ impl Error {
                 other => return other,
             },
             Error::Needed(error) => return error.remedy(),
+            Error::Unrecognised { found, .. } if found == "a script" => {
+                "name the program that the script starts; `libc.a` and folders are taken, too".to_owned()
+            }
             Error::Unrecognised { .. } => {
                 "name the `libc.a` of a musl toolchain, a linked program, or the folder of a toolchain, sysroot or SDK"
                     .to_owned()
@@ -73,12 +76,20 @@ impl Error {
             }
             Error::SwiftSdk { installed, .. } => format!("installed are: {}", installed.join(", ")),
             Error::NoStock { .. } => "name a stock `libc.a`, a `libc++abi.a`, or a folder that holds them".to_owned(),
-            Error::NoHost { programs, .. } | Error::NothingGraftable { programs, .. } if !programs.paths.is_empty() => {
+            Error::NothingGraftable { programs, .. } if !programs.paths.is_empty() => {
                 return Remedy::GraftPrograms(programs.clone());
             }
+            Error::NoProgramGraftable { folder, skipped } => {
+                let paths: Vec<_> = skipped.iter().filter(|it| it.by_name).map(|it| it.path.clone()).collect();
+                return match paths.is_empty() {
+                    true => Remedy::InspectFolder { folder: folder.clone() },
+                    false => Remedy::GraftByName(paths),
+                };
+            }
             Error::NothingToUndo { .. } => return Remedy::NameGraft,
-            Error::NoHost { .. } => {
-                "name a folder of a musl toolchain, such as /usr/lib/musl or a rustup toolchain with a musl target"
+            Error::NoHost { .. } | Error::NoHostInFolder { .. } => {
+                "name a folder of a musl toolchain, such as /usr/lib/musl or a rustup toolchain with a musl target, or a \
+                 folder of programs"
                     .to_owned()
             }
             Error::NoGraft { folder } => return Remedy::GraftFirst { folder: folder.clone() },

@@ -31,10 +31,10 @@ use rustix::io::Errno;
 use self::foreign::{ForeignWays, by_contents};
 use self::host_kind::HostKind;
 use self::needed::NeededError;
-use self::packed::PackedError;
-use self::programs::{Programs, beside};
+use self::packed::{PackedError, in_entry};
+use self::programs::Programs;
 use self::rollback::RollbackFailure;
-use self::skipped::Skipped;
+use self::skipped::{Skipped, by_reason};
 
 /// A failed operation. Every host is unchanged, except after [`Error::RollbackFailed`].
 #[derive(Debug, thiserror::Error)]
@@ -50,7 +50,7 @@ pub enum Error {
         source: io::Error,
     },
     /// Neither a folder nor a file whose first bytes are known.
-    #[error("`{}` is {found}; expected a static archive (libc.a), an executable, a folder that holds archives, or a packed Swift SDK bundle", .path.display())]
+    #[error("`{}` is {found}; expected a static archive (libc.a), an executable, a folder with these, or a packed Swift SDK bundle", .path.display())]
     Unrecognised {
         /// The target.
         path: PathBuf,
@@ -271,16 +271,28 @@ pub enum Error {
         /// The file or folder that was named as stock.
         path: PathBuf,
     },
-    /// The folder holds no `libc.a` at all.
-    #[error("no `libc.a` under `{}`{}", .folder.display(), beside(.programs))]
+    /// The bundle holds no `libc.a` at all.
+    #[error("no `libc.a` under `{}`", .folder.display())]
     NoHost {
+        /// The bundle.
+        folder: PathBuf,
+    },
+    /// The folder holds neither a `libc.a` nor a program.
+    #[error("no `libc.a` and no program under `{}`", .folder.display())]
+    NoHostInFolder {
         /// The folder.
         folder: PathBuf,
-        /// The programs in it.
-        programs: Programs,
     },
-    /// The folder holds no graft, and no `libc.a` that could be one.
-    #[error("no graft with its backup under `{}`, and no `libc.a`", .folder.display())]
+    /// The folder holds programs, but none that can be grafted.
+    #[error("no program under `{}` can be grafted: {}", .folder.display(), by_reason(.skipped))]
+    NoProgramGraftable {
+        /// The folder.
+        folder: PathBuf,
+        /// Each one with the reason.
+        skipped: Vec<Skipped>,
+    },
+    /// The folder holds no graft, and neither a `libc.a` nor a program that could be one.
+    #[error("no graft with its backup under `{}`, and neither a `libc.a` nor a program", .folder.display())]
     NothingToUndo {
         /// The folder.
         folder: PathBuf,
@@ -303,7 +315,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// The image holds programs, but none that can be grafted.
-    #[error("nothing in `{}` can be grafted: {}", .path.display(), listed(.skipped))]
+    #[error("nothing in `{}` can be grafted: {}", .path.display(), by_reason(.skipped))]
     NothingGraftableInImage {
         /// The image.
         path: PathBuf,
@@ -319,7 +331,7 @@ pub enum Error {
         folder: PathBuf,
     },
     /// The folder holds `libc.a`s, but none that can be grafted.
-    #[error("no `libc.a` under `{}` can be grafted: {}", .folder.display(), listed(.skipped))]
+    #[error("no `libc.a` under `{}` can be grafted: {}", .folder.display(), by_reason(.skipped))]
     NothingGraftable {
         /// The folder.
         folder: PathBuf,
@@ -469,20 +481,11 @@ pub enum Error {
     },
 }
 
-fn in_entry(entry: &Option<String>) -> String {
-    entry.as_ref().map(|entry| format!(", entry `{}`", entry.escape_debug())).unwrap_or_default()
-}
-
 fn stock_functions(kind: DonorKind) -> &'static str {
     match kind {
         DonorKind::Malloc => "malloc",
         DonorKind::Strings => "string functions",
     }
-}
-
-fn listed(skipped: &[Skipped]) -> String {
-    let described = |skipped: &Skipped| format!("`{}`: {}", skipped.path.display(), skipped.reason);
-    skipped.iter().map(described).collect::<Vec<_>>().join("; ")
 }
 
 /// The remedy for a build that leaves out an architecture.
@@ -530,6 +533,7 @@ impl Error {
             | Error::SwiftSdk { .. }
             | Error::NoStock { .. }
             | Error::NoHost { .. }
+            | Error::NoHostInFolder { .. }
             | Error::NothingToUndo { .. }
             | Error::NoGraft { .. }
             | Error::Image(_)
@@ -554,6 +558,7 @@ impl Error {
             | Error::TooSlow { .. }
             | Error::StockNeeded { .. }
             | Error::NothingGraftable { .. }
+            | Error::NoProgramGraftable { .. }
             | Error::NothingGraftableInImage { .. }
             | Error::ImageChanged { .. }
             | Error::IsBackup { .. }

@@ -78,3 +78,8 @@ impl PackedError {
         }
     }
 }
+
+/// Names the entry of a bundle in a message.
+pub(super) fn in_entry(entry: &Option<String>) -> String {
+    entry.as_ref().map(|entry| format!(", entry `{}`", entry.escape_debug())).unwrap_or_default()
+}

@@ -55,6 +55,13 @@ pub enum Remedy {
     ListGraftable,
     /// Graft the programs of a folder, each by its name.
     GraftPrograms(Programs),
+    /// Graft these programs, which a folder's graft leaves alone, by their names.
+    GraftByName(Vec<PathBuf>),
+    /// Look up the allocators of the programs in a folder.
+    InspectFolder {
+        /// The folder.
+        folder: PathBuf,
+    },
     /// Name a folder with grafts, or the graft itself.
     NameGraft,
     /// Undo the graft: that gives stock back.

@@ -20,6 +20,9 @@ pub(crate) fn kind_of(kind: fs::FileType) -> &'static str {
     }
 }
 
+/// The kind of a file that an interpreter runs.
+pub(crate) const SCRIPT: &str = "a script";
+
 /// The kind of a file, by its first bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Signature {
@@ -98,6 +101,11 @@ pub(crate) fn signature_of(start: &[u8]) -> Signature {
                 ),
                 // Shared libraries have type 3, too; the file's content distinguishes them later.
                 2 | 3 => Signature::Executable,
+                4 => unsupported(
+                    "a core dump",
+                    "it is the memory of a program, and not the program",
+                    "name the program that wrote it",
+                ),
                 _ => Signature::Unknown("an ELF file of an unknown type"),
             }
         }
@@ -105,6 +113,13 @@ pub(crate) fn signature_of(start: &[u8]) -> Signature {
         _ if start.starts_with(b"\x1f\x8b") => Signature::Packed(Format::TarGz),
         // APPNOTE.TXT, 4.3.7.
         _ if start.starts_with(b"PK\x03\x04") => Signature::Packed(Format::Zip),
+        // The header of DOS, with which a PE file begins.
+        _ if start.starts_with(b"MZ") => unsupported(
+            "a Windows program",
+            "a donor is linked into such a program, and not put into the file",
+            "link it again with the donor's object for Windows: the page on Windows says how",
+        ),
+        _ if start.starts_with(b"#!") => Signature::Unknown(SCRIPT),
         _ if std::str::from_utf8(start).is_ok_and(|text| !text.contains('\0')) => Signature::Unknown("a text file"),
         _ => Signature::Unknown("a file of an unknown kind"),
     }
@@ -126,6 +141,9 @@ mod tests {
         assert_eq!(kind(b"\x7fELF"), "an ELF file of an unknown type");
         assert_eq!(kind(b"\x1f\x8b\x08"), "a gzip file");
         assert_eq!(kind(b"PK\x03\x04"), "a zip file");
+        assert_eq!(kind(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x04\0"), "a core dump");
+        assert_eq!(kind(b"MZ\x90\0"), "a Windows program");
+        assert_eq!(kind(b"#!/bin/sh\n"), "a script");
         assert_eq!(kind(b"/* GNU ld script */"), "a text file");
         assert_eq!(kind(b"\0\x01\x02"), "a file of an unknown kind");
         assert_eq!(kind(b""), "empty");

@@ -6,10 +6,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use format::{Linked, Note};
+use format::Linked;
 use images::{Image, Kind, Node, Source, Tree};
-use inspector::Link;
-use transplant::Executable;
 
 use super::layer::{Layer, LayerWriter};
 use super::layout::unreadable;
@@ -22,6 +20,7 @@ use crate::outcome::{Action, Grafted};
 use crate::packed::entry::is_libc;
 use crate::prove::prepared;
 use crate::prove::proven::Proven;
+use crate::source::left_alone;
 
 /// The size of the largest executable or archive that is read.
 const MOST_HOST: u64 = 1 << 30;
@@ -116,17 +115,17 @@ impl Survey<'_> {
         let inside = below.join(OsStr::from_bytes(path));
         let shown = self.path.join(&inside);
         let bytes = tree.read(path).map_err(|problem| unreadable(&shown, problem))?;
-        if let Err(reason) = is_host(&bytes) {
-            self.skipped.extend(reason.map(|reason| Skipped { path: shown, reason }));
+        if let Err(skipped) = left_alone::check(&shown, &bytes) {
+            self.skipped.extend(skipped);
             return Ok(None);
         }
         match self.host(&shown, &inside, node, &bytes, planner) {
             Ok(done) => Ok(done),
-            Err(error) if is_left_alone(&error) => {
+            Err(error) if left_alone::is_left_alone(&error) => {
                 if let Error::NoForm { kind, .. } = &error {
                     self.no_form = Some(*kind);
                 }
-                self.skipped.push(Skipped { path: shown, reason: error.to_string() });
+                self.skipped.push(left_alone::skipped(&shown, &error, &bytes));
                 Ok(None)
             }
             Err(error) => Err(error),
@@ -144,14 +143,13 @@ impl Survey<'_> {
         let host = prepared::read_inside(shown, bytes, node.mode)?;
         let is_archive = signature_of(bytes) == Signature::Archive;
         if let Some(reason) = host.skip_reason().filter(|_| is_archive) {
-            self.skipped.push(Skipped { path: shown.to_owned(), reason: reason.to_owned() });
+            self.skipped.push(Skipped::new(shown, reason));
             return Ok(None);
         }
         let prepared = prepared::prepare(&*host, shown, sha256(bytes), planner)?;
         let sha256 = prepared.graft_sha256().to_owned();
         if prepared.is_unchanged() {
-            let reason = "it carries this graft already".to_owned();
-            self.skipped.push(Skipped { path: shown.to_owned(), reason });
+            self.skipped.push(Skipped::new(shown, "it carries this graft already"));
             return Ok(None);
         }
         let mut grafted = prepared.elsewhere(self.out.join(inside), planner.request.dry_run);
@@ -205,61 +203,6 @@ fn is_candidate(path: &[u8], start: &[u8]) -> bool {
         Signature::Executable => true,
         Signature::Archive => is_libc(path),
         _ => false,
-    }
-}
-
-/// Checks by its content that a file is a host. The error has a reason if the file is a program, which the user may
-/// expect to be grafted.
-fn is_host(bytes: &[u8]) -> Result<(), Option<String>> {
-    if signature_of(bytes) != Signature::Executable {
-        return Ok(());
-    }
-    let executable = match Executable::read(bytes) {
-        Ok(executable) => executable,
-        // It is for an unsupported architecture, or damaged: the inspector reads more kinds of files.
-        Err(_) => {
-            return match inspector::inspect(bytes) {
-                Ok(report) if report.kind != inspector::Kind::Executable => Err(None),
-                Ok(report) if report.link == Some(Link::Dynamic) => Err(Some(DYNAMIC.to_owned())),
-                // Its plan will be refused with the reason.
-                Ok(_) => Ok(()),
-                Err(error) => Err(Some(error.to_string())),
-            };
-        }
-    };
-    match executable.kind() {
-        Linked::Program | Linked::Loader => Ok(()),
-        Linked::Dynamic => Err(Some(dynamic(&executable))),
-        Linked::Library => Err(None),
-    }
-}
-
-const DYNAMIC: &str = "a dynamic program: its malloc is that of a library";
-
-/// The reason why a dynamic program is left unchanged.
-fn dynamic(program: &Executable<'_>) -> String {
-    if program.is_merged() {
-        let [note, _] = transplant::notes(program.bytes());
-        let donor = note.and_then(|note| Note::parse(&note).ok()).map_or("a donor".to_owned(), |note| note.donor);
-        return format!("a dynamic program that carries a graft already: {donor} is merged into it");
-    }
-    match program.loads() {
-        Some(library) => {
-            let library = String::from_utf8_lossy(&library).into_owned();
-            format!("a dynamic program that carries a graft already: it loads `{library}`")
-        }
-        None => DYNAMIC.to_owned(),
-    }
-}
-
-/// Whether a file with this error is skipped. A graft that was made and failed its checks is not skipped: that is a
-/// bug, and has to be reported.
-fn is_left_alone(error: &Error) -> bool {
-    match error {
-        Error::Unsound { .. } | Error::SelfTest { .. } => false,
-        Error::NothingToGraft | Error::DonorNeeded { .. } | Error::Malformed { .. } => true,
-        Error::Executable { .. } | Error::Refused { .. } | Error::Foreign { .. } => true,
-        error => error.exit_code() == 3,
     }
 }
 

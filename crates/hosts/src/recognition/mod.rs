@@ -11,7 +11,7 @@ pub(crate) mod image;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, IoContext};
+use crate::error::{Error, IoContext, is_missing};
 use crate::file::bundle::{Format, holds_tar};
 use crate::file::host_file::{HostFile, real_file};
 use crate::file::names::{host_of_sidecar, is_backup, record_path};
@@ -76,9 +76,27 @@ pub fn is_executable(target: &Path) -> Result<bool, Error> {
     Ok(matches!(recognise(target)?, Kind::Executable(_)))
 }
 
+/// Refuses the record of a graft.
+pub(crate) fn check_record(path: &Path) -> Result<(), Error> {
+    match host_of_sidecar(path).filter(|host| record_path(host) == path && host.is_file()) {
+        None => Ok(()),
+        Some(host) => {
+            let found = format!("the record of the graft `{}`", host.display());
+            Err(Error::Unrecognised { path: path.to_owned(), found })
+        }
+    }
+}
+
 /// Recognises `path` by the file's first bytes.
 pub(crate) fn recognise(path: &Path) -> Result<Kind, Error> {
-    let metadata = fs::metadata(path).context(path, "read")?;
+    let metadata = match fs::metadata(path) {
+        Err(error) if is_missing(&error) && fs::symlink_metadata(path).is_ok() => {
+            let target = fs::read_link(path).context(path, "read")?;
+            let found = format!("a symbolic link to `{}`, where nothing is", target.display());
+            return Err(Error::Unrecognised { path: path.to_owned(), found });
+        }
+        metadata => metadata.context(path, "read")?,
+    };
     let kind = metadata.file_type();
     if kind.is_dir() {
         let path = path.to_owned();
@@ -94,6 +112,7 @@ pub(crate) fn recognise(path: &Path) -> Result<Kind, Error> {
     {
         return Err(Error::IsBackup { path: real, host });
     }
+    check_record(&real)?;
     let file = HostFile::open(real)?;
     let signature = file.signature();
     let real = file.path().to_owned();

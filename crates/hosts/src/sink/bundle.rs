@@ -57,12 +57,12 @@ impl Survey {
     fn plan(&mut self, bundle: &Path, name: &[u8], bytes: &[u8], planner: &mut Planner<'_>) -> Result<(), Error> {
         let path = inside(bundle, name);
         if let Some(found) = signature_of(bytes).found() {
-            self.skipped.push(Skipped { path, reason: found.to_owned() });
+            self.skipped.push(Skipped::new(path, found));
             return Ok(());
         }
         let host = prepared::read(&path, bytes)?;
         if let Some(reason) = host.skip_reason() {
-            self.skipped.push(Skipped { path: path.clone(), reason: reason.to_owned() });
+            self.skipped.push(Skipped::new(path.clone(), reason));
             return Ok(());
         }
         let prepared = prepared::prepare(&*host, &path, digest::sha256(bytes), planner)?;
@@ -108,7 +108,7 @@ fn survey(source: &Source<'_>, planner: &mut Planner<'_>) -> Result<Survey, Erro
         }
     }
     survey.sha256 = sha256;
-    let skipped = |(name, reason): (Vec<u8>, &str)| Skipped { path: inside(path, &name), reason: reason.to_owned() };
+    let skipped = |(name, reason): (Vec<u8>, &str)| Skipped::new(inside(path, &name), reason);
     survey.skipped.extend(links.into_iter().map(skipped));
     survey.skipped.sort_by(|one, other| one.path.cmp(&other.path));
     match (survey.decided.is_empty(), survey.skipped.is_empty()) {
@@ -117,7 +117,7 @@ fn survey(source: &Source<'_>, planner: &mut Planner<'_>) -> Result<Survey, Erro
             let (folder, skipped) = (path.to_owned(), survey.skipped);
             Err(Error::NothingGraftable { folder, skipped, programs: Programs::default() })
         }
-        (true, true) => Err(Error::NoHost { folder: path.to_owned(), programs: Programs::default() }),
+        (true, true) => Err(Error::NoHost { folder: path.to_owned() }),
     }
 }
 

@@ -37,6 +37,7 @@ pub(crate) fn write_folder(
     let root = folder.canonicalize().context(folder, "read")?;
     let out = out::folder(out, Some(&root))?;
     let dry_run = planner.request.dry_run;
+    let installation = hosts.installation().map(|_| out.clone());
     let mut grafts = BTreeMap::new();
     let (grafted, skipped) = hosts.each(planner, |file, planner| {
         let prepared = prepared::prepare_file(&file, planner)?;
@@ -51,7 +52,7 @@ pub(crate) fn write_folder(
         Ok(grafted)
     })?;
     let swift_sdks = bundle::swift_sdks_in(folder);
-    let report = Grafts { swift_sdks, ..Grafts::new(grafted, skipped) };
+    let report = Grafts { swift_sdks, installation, ..Grafts::new(grafted, skipped) };
     let sink = Sink::of_graft(planner.request, Purpose::Write, [out.as_path()], planner.watch)?;
     sink.write(report, |report, transaction| {
         let building = TemporaryFolder::create(&out)?;
@@ -97,8 +98,8 @@ pub(crate) fn copied(
 struct Copy<'a> {
     /// Grafts by their path inside the folder.
     grafts: BTreeMap<PathBuf, ReadyGraft>,
-    /// Files with several names, by device and inode: the copy of the first name.
-    links: HashMap<(u64, u64), PathBuf>,
+    /// Files with several names, by device and inode, and whether that name is a host: the copy of the first name.
+    links: HashMap<(u64, u64, bool), PathBuf>,
     /// Folders that do not have their mode and times yet: source, path inside, and copy.
     folders: Vec<(PathBuf, PathBuf, PathBuf)>,
     skipped: &'a mut Vec<Skipped>,
@@ -130,27 +131,28 @@ impl Copy<'_> {
                     self.file(&path, &inside, &to)?;
                 }
             } else {
-                self.skipped.push(Skipped { path, reason: "a special file, not copied".to_owned() });
+                self.skipped.push(Skipped::new(path, "a special file, not copied"));
             }
         }
         Ok(())
     }
 
     fn file(&mut self, from: &Path, inside: &Path, to: &Path) -> Result<(), Error> {
-        if let Some(ready) = self.grafts.get(inside) {
+        let source = File::open(from).context(from, "read")?;
+        let metadata = source.metadata().context(from, "read")?;
+        let ready = self.grafts.get(inside);
+        if metadata.nlink() > 1 {
+            let file = (metadata.dev(), metadata.ino(), ready.is_some());
+            match self.links.get(&file) {
+                Some(first) if fs::hard_link(first, to).is_ok() => return Ok(()),
+                _ => self.links.insert(file, to.to_owned()),
+            };
+        }
+        if let Some(ready) = ready {
             let graft = ready.graft(&read(from)?)?;
-            let source = File::open(from).context(from, "read")?;
             let (new, lost) = Staged::proven(to, &graft, Some(&source))?;
             self.lose(inside, &lost);
             return new.into_file().persist(to).map_err(|error| error.error).context(to, "write");
-        }
-        let source = File::open(from).context(from, "read")?;
-        let metadata = source.metadata().context(from, "read")?;
-        if metadata.nlink() > 1 {
-            match self.links.get(&(metadata.dev(), metadata.ino())) {
-                Some(first) if fs::hard_link(first, to).is_ok() => return Ok(()),
-                _ => self.links.insert((metadata.dev(), metadata.ino()), to.to_owned()),
-            };
         }
         let mut copy = File::create_new(to).context(to, "write")?;
         io::copy(&mut &source, &mut copy).context(to, "write")?;

@@ -5,7 +5,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::error::packed::PackedError;
-use crate::error::programs::Programs;
 use crate::error::{Error, IoContext};
 use crate::file::bundle::Format;
 use crate::packed::carried::{is_graft, libcs, scan};
@@ -48,7 +47,7 @@ pub fn for_each_host(target: &Path, see: &mut dyn FnMut(PathBuf, &[u8])) -> Resu
         see(inside(&bundle, name), bytes);
         Ok(())
     })?;
-    if seen == 0 { Err(Error::NoHost { folder: bundle, programs: Programs::default() }) } else { Ok(true) }
+    if seen == 0 { Err(Error::NoHost { folder: bundle }) } else { Ok(true) }
 }
 
 /// Unpacks every grafted `libc.a` of a packed bundle below the folder `into`, with the start files to link with it;
@@ -59,7 +58,7 @@ pub fn for_each_host(target: &Path, see: &mut dyn FnMut(PathBuf, &[u8])) -> Resu
 pub fn unpack_grafts(target: &Path, into: &Path) -> Result<Option<Vec<UnpackedGraft>>, Error> {
     let Kind::Packed(bundle, format) = recognise(target)? else { return Ok(None) };
     let Some(grafts) = unpack(&bundle, format, &into.join("graft"), is_graft)? else {
-        return Err(Error::NoHost { folder: bundle, programs: Programs::default() });
+        return Err(Error::NoHost { folder: bundle });
     };
     let stock = match stock_of(&bundle)? {
         Some(stock) => unpack(&stock, format, &into.join("stock"), |_, name, _| Ok(grafts.contains_key(name)))?,

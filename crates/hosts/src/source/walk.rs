@@ -68,7 +68,7 @@ pub(crate) fn walk(folder: &Path, image: Option<&Path>) -> Result<FolderHosts, E
             Ok(Err(_)) => "a symbolic link that points out of the folder",
             Err(_) => "a symbolic link to no file",
         };
-        found.skipped.push(Skipped { path, reason: reason.to_owned() });
+        found.skipped.push(Skipped::new(path, reason));
     }
     Ok(found)
 }

@@ -1,9 +1,7 @@
 //! The report of `graft` on an executable.
 
-use std::path::Path;
-
 use format::printable;
-use hosts::{Absence, Edits, ExecutableOperation, Grafted, StringEntry, StringFunction};
+use hosts::{Absence, Edits, ExecutableOperation, Grafted, Operation, StringEntry, StringFunction};
 use inspector::{Kind, Libc, Link, Report};
 
 use super::{shell_quoted, step, text_of};
@@ -118,9 +116,14 @@ pub(super) fn describe(text: &mut Page, host: &Grafted, operation: &ExecutableOp
     }
 }
 
-/// Prints how stock comes back if no dynamic program starts any more: by a program that needs no loader.
-pub(super) fn rescue(text: &mut Page, path: &Path, backup: &Path, output: &Output) {
-    let [path, backup] = [path, backup].map(|path| shell_quoted(&text_of(path)));
+/// For a loader with a backup: prints how stock comes back if no dynamic program starts any more, by a program that
+/// needs no loader.
+pub(super) fn rescue(text: &mut Page, host: &Grafted, output: &Output) {
+    let (Operation::Executable(operation), Some(backup)) = (&host.operation, &host.backup) else { return };
+    if operation.edits.redirect().is_none_or(|plan| plan.key_values.is_none()) {
+        return;
+    }
+    let [path, backup] = [&host.path, backup].map(|path| shell_quoted(&text_of(path)));
     step(text, output, "rescue:", &format!("busybox-static mv -f {backup} {path}"));
     step(text, output, "", "any static mv does, and a static allograft; running programs keep the loader they have");
 }
