@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{IsTerminal, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -212,6 +213,9 @@ fn advice(error: &clap::Error, program: &str) -> String {
         ErrorKind::InvalidSubcommand if text(ContextKind::InvalidSubcommand).is_some_and(is_statistics) => {
             Some(STATISTICS.to_owned())
         }
+        ErrorKind::InvalidSubcommand if text(ContextKind::InvalidSubcommand).and_then(meant).is_some() => {
+            text(ContextKind::InvalidSubcommand).and_then(meant).map(|command| format!("that is `allograft {command}`"))
+        }
         ErrorKind::InvalidSubcommand if error.get(ContextKind::SuggestedSubcommand).is_none() => {
             let parser = parser();
             let names = parser.get_subcommands().map(clap::Command::get_name);
@@ -231,17 +235,32 @@ fn of_unknown(word: &str, program: &str) -> Option<String> {
         return match flag.trim_start_matches('-') {
             _ if tries => for_the_program(&words, word),
             name if is_statistics(name) => Some(STATISTICS.to_owned()),
+            "allocator" | "malloc" | "alloc" | "d" if takes_donor(program) => {
+                Some("the allocator to put in is `--donor NAME`".to_owned())
+            }
+            "donor" | "donors" if program == "allograft profile" => {
+                Some("it runs the program as it is; `allograft bench ./program` compares donors".to_owned())
+            }
             _ => None,
         };
     }
-    let takes_donor = parser()
-        .find_subcommand(program.trim_start_matches("allograft "))
-        .is_some_and(|command| command.get_arguments().any(|argument| argument.get_long() == Some("donor")));
-    if takes_donor && donors::find(word).is_some() {
-        return Some(format!("`{word}` is a donor: `--donor {word}`"));
+    // The donor may be the word that was taken for the target.
+    let words: Vec<String> = std::env::args().skip(2).collect();
+    let donor = words.iter().enumerate().find(|(at, word)| {
+        donors::find(word).is_some() && at.checked_sub(1).is_none_or(|before| words[before] != "--donor")
+    });
+    if let Some((_, donor)) = donor.filter(|_| takes_donor(program)) {
+        return Some(format!("`{donor}` is a donor: `--donor {donor}`"));
     }
     // A word too many, where a flag would be a mistyped one.
-    Some("one at a time: run the command for each".to_owned())
+    Some(match program {
+        // As in `cp FROM TO`.
+        "allograft graft" | "allograft emit" if !Path::new(word).exists() => {
+            format!("to write to `{0}`: `-o {1}`", printable(word), shell_quoted(word))
+        }
+        "allograft verify" => format!("the stock file to compare with is `--stock {}`", shell_quoted(word)),
+        _ => "one at a time: run the command for each".to_owned(),
+    })
 }
 
 /// Returns the command line with `--` before `word`, from which on it is the tried program's. `None` if there is `--`.
@@ -252,6 +271,28 @@ fn for_the_program(words: &[OsString], word: &str) -> Option<String> {
     let line: Vec<String> = before.iter().map(text).chain(["--".to_owned()]).chain(after.iter().map(text)).collect();
     (!words.iter().any(|word| word == "--"))
         .then(|| format!("what the program takes follows `--`: `allograft {}`", line.join(" ")))
+}
+
+/// Whether the command `program`, such as `allograft graft`, takes a donor.
+fn takes_donor(program: &str) -> bool {
+    parser()
+        .find_subcommand(program.trim_start_matches("allograft "))
+        .is_some_and(|command| command.get_arguments().any(|argument| argument.get_long() == Some("donor")))
+}
+
+/// Returns the command for a word by which other tools call what it does.
+fn meant(word: &str) -> Option<&'static str> {
+    Some(match word {
+        "list" | "ls" | "allocators" => "donors",
+        "version" => "--version",
+        "apply" | "inject" | "install" | "patch" | "replace" => "graft",
+        "remove" | "restore" | "revert" | "uninstall" | "ungraft" => "undo",
+        "check" | "test" | "validate" => "verify",
+        "detect" | "info" | "scan" | "show" => "inspect",
+        "compare" | "measure" => "bench",
+        "perf" | "record" | "trace" => "profile",
+        _ => return None,
+    })
 }
 
 /// How a graft's statistics are printed.

@@ -145,6 +145,9 @@ impl TypedValueParser for DonorNames {
             None if donors::PROFILES.contains(&&*typed) => {
                 format!("a profile is `--profile {typed}`, of the default donor or of `--donor NAME`")
             }
+            None if typed.contains(',') => {
+                "one donor goes in; `allograft bench --donors A,B ./program` compares several".to_owned()
+            }
             None => "`allograft donors` says what each of them is good for".to_owned(),
         };
         let message =

@@ -22,15 +22,27 @@ pub(crate) fn located(target: &Path, root: Option<&Path>) -> Result<PathBuf, Fai
     }
 }
 
-/// Refuses the address of an image in a registry: `docker://alpine`, `https://...`.
+/// Refuses standard input, and the name of an image in an engine or a registry: `nginx:latest`, `docker://alpine`.
 fn check_address(target: &Path) -> Result<(), Failure> {
-    match target.to_str().filter(|text| text.contains("://") && !target.exists()) {
+    match target.to_str().filter(|text| (*text == "-" || is_address(text)) && !target.exists()) {
         None => Ok(()),
+        Some("-") => Err(Failure::usage("`-` is standard input, and only files are read")
+            .with_help("write it to a file, and name that")),
         Some(text) => Err(Failure::usage(format!("`{}` is an address, and only files are read", printable(text)))
             .with_help(
                 "save it first: an image by `skopeo copy docker://NAME oci:FOLDER` or `docker save -o FILE NAME`",
             )),
     }
+}
+
+/// Whether a word has the form of a URL, or of an image's name with its tag.
+fn is_address(text: &str) -> bool {
+    let is_prefixed = ["rust:", "swift:"].iter().any(|prefix| text.starts_with(prefix));
+    let is_word = |part: &str, also: &str| {
+        !part.is_empty() && part.chars().all(|letter| letter.is_ascii_alphanumeric() || also.contains(letter))
+    };
+    let named = |(name, tag)| is_word(name, "._-/") && is_word(tag, "._-");
+    text.contains("://") || (!is_prefixed && text.rsplit_once(':').is_some_and(named))
 }
 
 fn in_rust(name: &str) -> Result<PathBuf, Failure> {

@@ -16,6 +16,7 @@ use super::heap::run::HeapRun;
 use crate::failure::{Failure, REPORT, mend};
 use crate::number::whole;
 use crate::output::{Output, Page, Style, file};
+use crate::program::lacks_execution;
 use crate::shell::quoted;
 
 /// Say what a program waits for
@@ -229,10 +230,14 @@ fn failed(error: Error, command: &[OsString]) -> Failure {
             path if path.is_file() && !program.contains('/') => {
                 format!("a program is searched on the command path: that in this folder is `./{program}`")
             }
+            _ if program.parse::<u32>().is_ok() => {
+                format!("a running process is named by its number: `allograft profile --pid {program}`")
+            }
             // The file says more than the system where it may be read.
             path if fs::read(path).is_ok_and(|bytes| inspector::inspect(&bytes).is_err()) => {
                 "it is not a program: name an executable, as a build writes it".to_owned()
             }
+            path if lacks_execution(path) => format!("make it executable: `chmod +x {}`", quoted(program)),
             _ => mend(source).to_owned(),
         },
         Error::NoProcess(_) => "`ps -e` lists the processes".to_owned(),
@@ -248,6 +253,10 @@ fn failed(error: Error, command: &[OsString]) -> Failure {
             "profile it on a machine of its own architecture, with a build of allograft for that".to_owned()
         }
         Error::Short { .. } => match command.first() {
+            // `bench` grafts the file, and takes no script.
+            Some(program) if is_script(Path::new(program)) => {
+                "give it more work; or name the program that the script starts".to_owned()
+            }
             Some(program) => {
                 let words: Vec<String> = command.iter().map(|word| quoted(&word.to_string_lossy())).collect();
                 format!(
@@ -259,6 +268,10 @@ fn failed(error: Error, command: &[OsString]) -> Failure {
         },
     };
     Failure::usage(error.to_string()).with_help(help)
+}
+
+fn is_script(path: &Path) -> bool {
+    fs::read(path).is_ok_and(|bytes| bytes.starts_with(b"#!"))
 }
 
 fn overview(analysis: &Analysis, output: &Output) -> Page {

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -58,6 +59,7 @@ fn lab() -> Lab {
     // Neither is a program, and this archive is not musl's.
     lab.put("programs/one.c", b"int main(void) { return 0; }\n");
     lab.put("mixed/libc.a", b"!<arch>\n");
+    others(&lab);
     tool(Command::new("mkfifo").arg(lab.path("pipe")));
     fs::create_dir(lab.path("start")).unwrap();
     tool(fixtures::cc().args(["-c", "-o", "start/crt1.o"]).arg("programs/one.c").current_dir(lab.path("")));
@@ -69,6 +71,23 @@ fn lab() -> Lab {
     lab.run(["graft", "lost"]).exits(0);
     fs::remove_file(lab.path("lost.allograft-stock")).unwrap();
     lab
+}
+
+/// Makes files that are not hosts, and a program without the right to be executed.
+fn others(lab: &Lab) {
+    tool(fixtures::cc().args(["-shared", "-fPIC", "-o"]).args([lab.path("lib.so"), lab.path("main.c")]));
+    lab.put("run.sh", b"#!/bin/sh\nexec true\n");
+    fs::set_permissions(lab.path("run.sh"), fs::Permissions::from_mode(0o755)).unwrap();
+    lab.put("tool.exe", &[&b"MZ\x90\0"[..], &[0; 300]].concat());
+    // e_type 4 is a core dump's, and e_machine 8 is MIPS.
+    for (name, at, value) in [("core", 16, 4), ("mips", 18, 8)] {
+        let mut bytes = fs::read(lab.path("server")).unwrap();
+        bytes[at] = value;
+        lab.put(name, &bytes);
+    }
+    fs::copy(lab.path("server"), lab.path("noexec")).unwrap();
+    fs::set_permissions(lab.path("noexec"), fs::Permissions::from_mode(0o644)).unwrap();
+    symlink("nowhere", lab.path("dangling")).unwrap();
 }
 
 /// Makes the calls of these commands, and compares each with the table.
@@ -152,8 +171,26 @@ fn linked(lab: &Lab) {
 }
 
 /// The first words of all other calls.
-const OTHERS: &[&str] =
-    &["emit", "donors", "cc", "run", "completions", "man", "grfat", "benchmark", "help", "--jsn", "stats"];
+const OTHERS: &[&str] = &[
+    "emit",
+    "donors",
+    "cc",
+    "run",
+    "completions",
+    "man",
+    "grfat",
+    "benchmark",
+    "help",
+    "--jsn",
+    "stats",
+    "list",
+    "version",
+    "patch",
+    "restore",
+    "scan",
+    "undoo",
+    "heap",
+];
 
 #[test]
 fn every_call_is_made_by_a_test() {
