@@ -136,15 +136,26 @@ impl Profile {
             if self.recording.walks[sample.walk as usize].truncated {
                 path.push(("[truncated]".into(), Colour::Label));
             }
-            let stack = self.frames.stacks[sample.walk as usize].iter().rev();
-            path.extend(stack.map(|number| {
-                let frame = &self.frames.all[*number as usize];
-                (frame.name.as_str().into(), Colour::for_role(frame.role))
-            }));
+            let stack = || {
+                let numbers = self.frames.stacks[sample.walk as usize].iter().rev();
+                numbers.map(|number| &self.frames.all[*number as usize])
+            };
+            let colours = colours(stack().map(|frame| frame.role));
+            path.extend(stack().map(|frame| frame.name.as_str().into()).zip(colours));
             flame.add(path, seconds);
         }
         flame
     }
+}
+
+/// The colours of a stack of frames, the outermost first. A function that the allocator calls counts to it, as in the
+/// shares.
+fn colours(roles: impl Iterator<Item = Role>) -> impl Iterator<Item = Colour> {
+    let mut within = false;
+    roles.map(move |role| {
+        within |= role == Role::Allocator;
+        if within && role == Role::Other { Colour::Allocator } else { Colour::for_role(role) }
+    })
 }
 
 /// The label of a blocked thread's reason to wait.
@@ -343,6 +354,18 @@ mod tests {
         flame.add(vec![frame("main"), frame("Vec<T>::push"), frame("malloc")], 0.75);
         flame.add(vec![frame("main")], 0.25);
         flame
+    }
+
+    /// musl's `get_meta` belongs to `free`, whatever its name.
+    #[test]
+    fn what_the_allocator_calls_has_its_colour() {
+        let roles = [Role::Other, Role::Allocator, Role::Other, Role::Strings, Role::Other];
+        let classes: Vec<&str> = colours(roles.into_iter()).map(Colour::class).collect();
+        assert_eq!(classes, ["fo", "fa", "fa", "fs", "fa"]);
+        assert_eq!(
+            colours([Role::Other, Role::Strings].into_iter()).map(Colour::class).collect::<Vec<_>>(),
+            ["fo", "fs"]
+        );
     }
 
     #[test]

@@ -163,7 +163,13 @@ impl Profile {
                 "recorded",
                 format!("{:.2} s, {} moments, {} samples", recording.duration_s, recording.moments, recording.samples),
             ),
-            ("threads", format!("{} in {} processes", recording.threads, recording.processes)),
+            (
+                "threads",
+                match recording.processes {
+                    1 => format!("{} in 1 process", recording.threads),
+                    processes => format!("{} in {processes} processes", recording.threads),
+                },
+            ),
             ("truncated stacks", format!("{:.1} %", 100.0 * recording.truncated)),
             ("processors in use", format!("{:.2}", rates.processors)),
             ("processor time", format!("{:.2} s of all threads", recording.processor_s)),

@@ -281,14 +281,17 @@ fn overview(analysis: &Analysis, output: &Output) -> Page {
     // Writing to a page cannot fail.
     let _ = writeln!(
         page,
-        "{}: {}  ({}, malloc {}; {:.1} s, {} moments, {} threads)",
+        "{}: {}  ({}, malloc {}; {:.1} s, {} moments, {})",
         analysis.program,
         output.paint(Style::Strong, verdict.bottleneck.name()),
         analysis.arch,
         analysis.malloc,
         recording.duration_s,
         recording.moments,
-        recording.threads
+        match recording.threads {
+            1 => "1 thread".to_owned(),
+            threads => format!("{threads} threads"),
+        }
     );
     page.blank();
     for line in wrapped(&verdict.text, output.columns().unwrap_or(WIDTH).min(WIDTH)) {

@@ -36,11 +36,15 @@ pub fn count(count: u64) -> String {
     }
 }
 
+/// The bound from which on its figures say nothing more. Two rounds that disagree give intervals up to millions.
+const VAGUE: f64 = 1000.0;
+
 /// Formats a ratio and its interval: `0.44 (0.42–0.46)`.
 pub fn ratio(ratio: &Ratio) -> String {
     let digits = if ratio.half_width().is_some_and(|half| half < 0.002) { 3 } else { 2 };
     match (ratio.low, ratio.high) {
         _ if *ratio == Ratio::ITSELF => "1".to_owned(),
+        (Some(low), Some(high)) if high >= VAGUE => format!("{:.2} ({low:.2} to over {VAGUE})", ratio.value),
         (Some(low), Some(high)) => format!("{:.digits$} ({low:.digits$}–{high:.digits$})", ratio.value),
         _ => format!("{:.digits$}", ratio.value),
     }
@@ -125,6 +129,8 @@ mod tests {
         assert_eq!(count(7_000_000), "7.0 M");
         assert_eq!(ratio(&Ratio::of_logs(&[0.0; 8]).unwrap()), "1.000 (1.000–1.000)");
         assert_eq!(ratio(&Ratio::ITSELF), "1");
+        let vague = ratio(&Ratio::of_logs(&[0.0, 4.0]).unwrap());
+        assert!(vague.ends_with("(0.00 to over 1000)"), "{vague}");
         assert_eq!(quotient(3, 2), "1.50");
     }
 }

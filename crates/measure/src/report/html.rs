@@ -130,9 +130,17 @@ fn prose(text: &str) -> String {
     }
     let part = |(at, part): (usize, &&str)| match at % 2 {
         0 => escaped(part),
+        _ if is_option(part) => format!("<code class=\"whole\">{part}</code>"),
         _ => format!("<code>{}</code>", escaped(part)),
     };
     parts.iter().enumerate().map(part).collect()
+}
+
+/// Whether this is an option's name, which no line break may cut after its hyphens.
+fn is_option(text: &str) -> bool {
+    text.starts_with("--")
+        && text.len() < 20
+        && text[2..].chars().all(|letter| letter.is_ascii_lowercase() || letter == '-')
 }
 
 /// Escapes for text and for attribute values.
@@ -159,6 +167,7 @@ mod tests {
     #[test]
     fn words_between_backticks_are_code() {
         assert_eq!(prose("take `--budget <1>` & `x`."), "take <code>--budget &lt;1&gt;</code> &amp; <code>x</code>.");
+        assert_eq!(prose("a greater `--budget`"), "a greater <code class=\"whole\">--budget</code>");
         assert_eq!((prose("a ` b"), prose("")), ("a ` b".to_owned(), String::new()));
     }
 }

@@ -21,6 +21,7 @@ p{margin:.4rem 0;max-width:46rem}.quiet{color:var(--quiet);font-size:.9rem}\
 pre{background:var(--paper);border:1px solid var(--line);border-radius:6px;padding:.6rem .8rem;white-space:pre-wrap;overflow-wrap:anywhere;margin:.75rem 0;\
 font:.9rem/1.4 ui-monospace,'Cascadia Mono','DejaVu Sans Mono',monospace}\
 code{font:.92em ui-monospace,'Cascadia Mono','DejaVu Sans Mono',monospace}\
+code.whole{white-space:nowrap}\
 .wide{overflow-x:auto}table{border-collapse:collapse;font-size:.85rem;font-variant-numeric:tabular-nums;width:100%}\
 th,td{padding:.3rem .55rem;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}\
 .dense{font-size:.78rem}.dense th,.dense td{padding:.25rem .38rem}th:first-child,td:first-child{text-align:left}\
