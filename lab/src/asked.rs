@@ -1,20 +1,20 @@
 //! `cargo xtask bench asked`: the most bytes that each program of the suite asks for at once. If it writes to all of
 //! its blocks, it needs as much memory with any allocator.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use measure::report::bytes;
-use measure::results;
 use serde::{Deserialize, Serialize};
 use suite::Case;
-use tools::{folder, workspace};
+use tools::workspace;
 use xtask::linking::{self, Compiler};
 
-/// The kept figures.
-pub(crate) const KEPT: &str = "docs/figures/asked.json";
+use crate::experiment::{Bench, save};
+
+/// The name of the kept figures.
+pub(crate) const NAME: &str = "asked";
 /// Threads take different turns in each run; the figure is the greatest.
 const RUNS: usize = 5;
 /// The functions that the suite calls, renamed in its programs.
@@ -44,16 +44,6 @@ struct AskedCase {
 }
 
 impl Asked {
-    /// Reads the kept figures.
-    ///
-    /// # Errors
-    /// They are missing, or damaged.
-    pub(crate) fn kept() -> Result<Asked> {
-        let path = workspace::root().join(KEPT);
-        let text = fs::read_to_string(&path).with_context(|| format!("cannot read `{}`", path.display()))?;
-        serde_json::from_str(&text).with_context(|| format!("`{}` is damaged", path.display()))
-    }
-
     /// Returns the most bytes that a case asks for at once.
     pub(crate) fn bytes(&self, name: &str, threads: Option<u32>, size: Option<u64>) -> Option<u64> {
         let found =
@@ -67,15 +57,13 @@ impl Asked {
 /// # Errors
 /// A program does not build, or fails.
 pub(crate) fn bench(args: &AskedArgs) -> Result<()> {
-    let home = workspace::build().join("bench").join("asked");
-    fs::create_dir_all(&home)?;
-    let _lock = folder::lock(&home.join(".lock"))?;
+    let bench = Bench::open(NAME)?;
     let compiler = Compiler::find()?;
-    let counter = home.join("asked.o");
+    let counter = bench.home.join("asked.o");
     linking::compile_for_glibc(&compiler, &[], &source("asked"), &counter)?;
     let mut asked = Asked { schema_version: 1, cases: Vec::new() };
     for case in &suite::CASES {
-        let program = build(&compiler, case, &counter, &home)?;
+        let program = build(&compiler, case, &counter, &bench.home)?;
         let sizes: Vec<Option<u64>> = match case.sizes {
             [] => vec![None],
             sizes => sizes.iter().copied().map(Some).collect(),
@@ -88,10 +76,7 @@ pub(crate) fn bench(args: &AskedArgs) -> Result<()> {
             asked.cases.push(AskedCase { name: case.name.to_owned(), threads, size, bytes: most });
         }
     }
-    if let Some(path) = &args.save {
-        fs::write(path, results::compact(&asked)?).with_context(|| format!("cannot write `{}`", path.display()))?;
-    }
-    Ok(())
+    args.save.as_ref().map_or(Ok(()), |file| save(&asked, file))
 }
 
 fn source(name: &str) -> PathBuf {
@@ -119,6 +104,8 @@ fn run(program: &Path, arguments: &[String]) -> Result<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -2,21 +2,9 @@
 
 use measure::report::bytes;
 use measure::results::{CaseArm, CaseResult, Results};
-use xtask::page::{KeptTable, Table};
 
 use crate::asked::Asked;
 
-/// The table in the docs.
-pub(crate) const TABLE: KeptTable<Results> = KeptTable {
-    figures: "docs/figures/suite.json",
-    place: Table {
-        page: "docs/bench-figures.md",
-        begin: "<!-- behind: made by `cargo xtask bench tables` -->",
-        end: "<!-- /behind -->",
-    },
-    // The other figures are in the tree as well, and the test below reads both.
-    text: |results| table(results, &Asked::kept().expect("docs/figures has what the programs ask for")),
-};
 /// The default donor, and the arm that it is compared with.
 const DEFAULT: &str = "snmalloc";
 const GLIBC: &str = "glibc";
@@ -38,7 +26,8 @@ impl Compared {
     }
 }
 
-fn table(results: &Results, asked: &Asked) -> String {
+/// Returns the table of those rows.
+pub(crate) fn table(results: &Results, asked: &Asked) -> String {
     let mut text = "| | time to glibc's | peak to glibc's | it asks for | peak: default | glibc | stock |\n\
                     | --- | --- | --- | --- | --- | --- | --- |\n"
         .to_owned();
@@ -74,14 +63,4 @@ fn row(case: &CaseResult, asked: &Asked) -> Option<String> {
         shown(glibc.peak_memory_bytes),
         shown(stock.peak_memory_bytes),
     ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_table_in_the_docs_is_that_of_the_kept_figures() {
-        TABLE.check().unwrap();
-    }
 }

@@ -8,9 +8,9 @@ use anyhow::{Context, Result, bail};
 use measure::report::{bytes, seconds};
 use measure::results::{CaseResult, Results};
 use tools::workspace;
-use xtask::page::{self, Table};
+use xtask::page::Table;
 
-use crate::{real, suite};
+use crate::{experiment, suite};
 
 /// The place of the charts in README.md.
 const PLACE: Table =
@@ -98,8 +98,7 @@ fn picture(groups: &[Group]) -> String {
 
 /// Returns the groups of the chart: two real programs, two programs of the suite, and the suite as a whole.
 fn groups() -> Result<Vec<Group>> {
-    let suite = suite::results()?.context("there are no figures of the suite")?;
-    let real: Results = page::figures(real::TABLE.figures)?.context("there are no figures of real programs")?;
+    let (suite, real) = (suite::results()?, experiment::present("real")?);
     Ok(vec![
         group("SQLite, 2 threads", case(&real, "sqlite", 2)?)?,
         group("zstd, 2 threads", case(&real, "compress", 2)?)?,
@@ -203,9 +202,7 @@ mod tests {
             let same = there == drawn(&groups, colours);
             assert!(same, "`{}` is not of the kept figures: `cargo xtask bench tables`", colours.file);
         }
-        let page = fs::read_to_string(workspace::root().join(PLACE.page)).unwrap();
-        let same = PLACE.replaced(&page, &picture(&groups)).unwrap() == page;
-        assert!(same, "`{}` describes another chart: `cargo xtask bench tables`", PLACE.page);
+        PLACE.check(&picture(&groups)).unwrap();
     }
 
     /// The graft on the chart has the default donor of `graft`.

@@ -11,10 +11,11 @@ use measure::case::Case;
 use measure::results::CaseResult;
 use measure::session::{ArmRuns, Plan, Session};
 use measure::statistics::{Ratio, median};
-use tools::{command, folder, workspace};
+use tools::{command, workspace};
 use xtask::sessions;
 
-use crate::grafts::Workshop;
+use crate::builds::{Part, Workshop};
+use crate::experiment::Bench;
 
 /// The programs, and their work: a tenth to a third of a second for each run.
 const WORK: [(&str, &[&str]); 10] = [
@@ -53,10 +54,8 @@ pub(crate) struct CompareArgs {
 /// # Errors
 /// The commit is unknown, a part does not build, or a program fails or prints something else.
 pub(crate) fn bench(args: &CompareArgs) -> Result<()> {
-    tools::prepare_for_one()?;
-    let home = workspace::build().join("bench").join("compare");
-    fs::create_dir_all(&home)?;
-    let _lock = folder::lock(&home.join(".lock"))?;
+    let bench = Bench::open("compare")?;
+    let home = &bench.home;
     let revision = command::output(command::git(&["rev-parse", "--verify", "--short"]).arg(commit(&args.revision)))?;
     let revision = revision.trim();
     eprintln!("bench: building allograft at {revision} and here ...");
@@ -67,20 +66,11 @@ pub(crate) fn bench(args: &CompareArgs) -> Result<()> {
     let now = command::build_for_tests_in(&workspace::root(), &here)?;
 
     let graft: Vec<&str> = args.donor.iter().flat_map(|donor| ["--donor", donor]).collect();
-    let workshop = Workshop::new(&home)?;
-    let names: Vec<&str> = WORK.iter().map(|(name, _)| *name).chain([START]).collect();
-    let link = |folder: &str, allograft: &Path| workshop.link(folder, Some((allograft, &graft)), &names);
+    let sources: Vec<Part> = WORK.iter().map(|(name, _)| *name).chain([START]).map(Part::suite).collect();
+    let link = |name: &str, by: &Path| Workshop::new(home, by)?.with_musl(name, Some(&graft), &sources);
     let cases = cases(&link("before", &before)?, &link("now", &now)?);
-    let plan = Plan {
-        budget: Duration::from_secs(args.budget),
-        least_rounds: 9,
-        most_rounds: 200,
-        precision: NOISE / 2.0,
-        of_the_difference: 0.0,
-        memory_runs: 5,
-        count_calls: false,
-        ..Plan::default()
-    };
+    let (budget, precision) = (Duration::from_secs(args.budget), NOISE / 2.0);
+    let plan = Plan { budget, most_rounds: 200, precision, memory_runs: 5, ..bench.plan(9, 1.0) };
     let (results, sessions) = sessions::compare_all(&cases, &plan)?;
     print!("{}", report(revision, &results, &sessions));
     Ok(())

@@ -1,7 +1,6 @@
 //! `cargo xtask bench counting`: the cost of statistics while they are off. The cost is counted in instructions, which
 //! are exact, and in processor time.
 
-use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -9,10 +8,11 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use measure::session::{Plan, Run};
 use measure::statistics::Spread;
-use tools::{command, folder, workspace};
+use tools::command;
 use xtask::sessions;
 
-use crate::grafts::{self, Workshop};
+use crate::builds::{self, Part, Workshop};
+use crate::experiment::Bench;
 use crate::steps;
 
 /// A program that only calls malloc and free. Its argument is the number of pairs.
@@ -29,25 +29,21 @@ const ROUNDS: usize = 21;
 /// # Errors
 /// A part does not build, or a program fails.
 pub(crate) fn bench() -> Result<()> {
-    tools::prepare_for_one()?;
-    let folder = workspace::build().join("bench").join("counting");
-    fs::create_dir_all(&folder)?;
-    let _lock = folder::lock(&folder.join(".lock"))?;
+    let bench = Bench::open("counting")?;
     eprintln!("bench: building allograft twice, the second time with donors that cannot count ...");
     let shipped = command::build_allograft()?;
-    let build = folder.join("without");
+    let build = bench.home.join("without");
     let without = command::build_allograft_with(&[
         ("ALLOGRAFT_DONOR_DEFINE", "GRAFT_WITHOUT_COUNTING".as_ref()),
         ("CARGO_TARGET_DIR", build.as_os_str()),
     ])?;
-    let workshop = Workshop::new(&folder)?;
+    let (shipped, without) = (Workshop::new(&bench.home, &shipped)?, Workshop::new(&build, &without)?);
     println!("counting off, against the same donor built without counting; malloc and free together; {ROUNDS} rounds:");
     println!("| donor | instructions without | more | processor time, ratio: median (least to greatest) |");
     println!("| --- | --- | --- | --- |");
-    for donor in grafts::donors(&shipped)? {
-        let arguments = ["--donor", &donor.name];
-        let with = workshop.link(&format!("{}-shipped", donor.name), Some((&shipped, &arguments)), &[PROGRAM])?;
-        let bare = workshop.link(&format!("{}-without", donor.name), Some((&without, &arguments)), &[PROGRAM])?;
+    for donor in builds::donors(&shipped.allograft)? {
+        let link = |by: &Workshop| by.with_musl(&donor.name, Some(&["--donor", &donor.name]), &[Part::suite(PROGRAM)]);
+        let (with, bare) = (link(&shipped)?, link(&without)?);
         let (more, least) = (instructions(&with[0])?, instructions(&bare[0])?);
         let ratios = ratios(&with[0], &bare[0])?;
         let Spread { median, min: low, max: high, .. } = Spread::new(&ratios).context("no rounds")?;

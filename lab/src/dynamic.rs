@@ -18,29 +18,22 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use fixtures::dynamic::{self, Work};
 use fixtures::system;
 use measure::case::{Arm, Case, Invocation};
-use measure::machine::Machine;
-use measure::results;
 use serde::{Deserialize, Serialize};
-use tools::{command, folder, workspace};
-use xtask::page::{KeptTable, Table};
+use tools::{command, folder};
 use xtask::sessions;
 
-use self::measured::{Measured, Time};
+use self::measured::Measured;
+use crate::experiment::{Bench, Experiment, Figures, Options, Record, save};
 
-/// The table in the docs.
-pub(crate) const TABLE: KeptTable<Dynamic> = KeptTable {
-    figures: "docs/figures/dynamic.json",
-    place: Table {
-        page: "docs/dynamic-executables.md",
-        begin: "<!-- dynamic: made by `cargo xtask bench tables` -->",
-        end: "<!-- /dynamic -->",
-    },
-    text: table,
-};
+/// The experiment. nginx is left out: its clients take most of the memory and time.
+pub(crate) const EXPERIMENT: Experiment<Record<Dynamic>> =
+    Experiment { name: "dynamic", programs: &PROGRAMS, minutes: 20, table };
+const PROGRAMS: [&str; 10] =
+    ["python", "node", "ruby", "java", "php", "mariadb", "postgres", "sqlite", "git", "magick"];
 
 /// The arms, with their names in the table. Stock is the first.
 const ARMS: [(&str, &str); 4] =
@@ -52,62 +45,47 @@ const DONOR: &str = "snmalloc";
 /// The command's arguments.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DynamicArgs {
-    /// A single round, to see whether everything works
-    #[arg(long)]
-    quick: bool,
-    /// Minutes for all timed runs
-    #[arg(long, default_value_t = 20)]
-    minutes: u64,
-    /// Keep the figures in this file
-    #[arg(long, value_name = "FILE")]
-    save: Option<PathBuf>,
+    #[command(flatten)]
+    options: Options,
     /// Measure here, in the Debian: for this program's own use
     #[arg(long, hide = true)]
     here: bool,
-    /// These programs only
-    programs: Vec<String>,
 }
 
-impl DynamicArgs {
-    /// All programs except nginx, whose clients take most of the memory and time.
-    fn works(&self) -> impl Iterator<Item = &'static Work> {
-        let measured = dynamic::ALL.iter().filter(|work| work.name != "nginx");
-        measured.filter(|work| self.programs.is_empty() || self.programs.iter().any(|it| it == work.name))
-    }
+/// The programs of a run.
+fn works(bench: &Bench) -> impl Iterator<Item = &'static Work> {
+    dynamic::ALL.iter().filter(|work| PROGRAMS.contains(&work.name) && bench.has(work.name))
 }
 
 /// The figures.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Dynamic {
-    schema_version: u32,
-    allograft: String,
     donor: String,
-    machine: Machine,
     #[serde(flatten)]
     measured: Measured,
 }
 
-/// Measures, prints, and keeps the figures if `--save` is set.
+impl Figures for Dynamic {}
+
+/// Measures in the Debian.
 ///
 /// # Errors
 /// A program cannot be grafted, or its result differs from stock's.
 pub(crate) fn bench(args: &DynamicArgs) -> Result<()> {
     if args.here {
-        return measure_here(args);
+        let bench = EXPERIMENT.chosen(&args.options, Bench::at(".".into())?);
+        return save(&measure(&bench)?, Path::new("results.json"));
     }
-    tools::prepare_for_one()?;
+    EXPERIMENT.run(&args.options, |bench| in_debian(bench, &args.options))
+}
+
+/// Lets a second process of this program measure in the Debian. Returns its figures.
+fn in_debian(bench: &Bench, options: &Options) -> Result<Record<Dynamic>> {
     tools::system::prepare()?;
-    let home = workspace::build().join("bench").join("dynamic");
-    let work = home.join("work");
-    fs::create_dir_all(&home)?;
-    let _lock = folder::lock(&home.join(".lock"))?;
-    if work.exists() {
-        fs::remove_dir_all(&work)?;
-    }
-    fs::create_dir_all(&work)?;
+    let work = bench.emptied("work")?;
     let scratch = folder::Scratch::beside(&work, "scratch")?;
     dynamic::fill(&work)?;
-    for work_of in args.works() {
+    for work_of in works(bench) {
         fs::write(work.join(format!("{}.prepare.sh", work_of.name)), work_of.prepare)?;
         fs::write(work.join(format!("{}.sh", work_of.name)), work_of.script)?;
     }
@@ -119,42 +97,31 @@ pub(crate) fn bench(args: &DynamicArgs) -> Result<()> {
             .arg(work.join("donor.so")),
     )?;
     fs::copy(std::env::current_exe()?, work.join("lab"))?;
-    let quick = if args.quick { " --quick" } else { "" };
-    let again = format!("exec ./lab dynamic --here --minutes {}{quick} {}", args.minutes, args.programs.join(" "));
+    let mut again = "exec ./lab dynamic --here".to_owned();
+    again.push_str(if options.quick { " --quick" } else { "" });
+    again.extend(options.minutes.map(|minutes| format!(" --minutes {minutes}")));
+    again.extend(options.programs.iter().map(|program| format!(" {program}")));
     command::run(&mut system::unprivileged(&work, &scratch.0, &again))?;
     let document = fs::read_to_string(work.join("results.json")).context("the Debian gave no results")?;
-    let figures: Dynamic = serde_json::from_str(&document)?;
-    println!("{}", table(&figures));
-    if let Some(path) = &args.save {
-        ensure!(!args.quick && args.programs.is_empty(), "a run with --quick, or of some programs, is not kept");
-        fs::write(path, results::compact(&figures)?).with_context(|| format!("cannot write `{}`", path.display()))?;
-    }
-    Ok(())
+    Ok(serde_json::from_str(&document)?)
 }
 
-/// Measures in this root folder, and writes the figures.
-fn measure_here(args: &DynamicArgs) -> Result<()> {
-    let (mut works, mut starts) = (Vec::new(), Vec::new());
-    for work in args.works() {
+/// Measures in this root folder.
+fn measure(bench: &Bench) -> Result<Record<Dynamic>> {
+    let (mut cases, mut starts) = (Vec::new(), Vec::new());
+    for work in works(bench) {
         eprintln!("bench: grafting {} ...", work.program);
         let merged = PathBuf::from(format!("{}.merged", work.program));
         command::output(
             Command::new("./allograft").args(["graft", work.program, "--donor", DONOR, "-o"]).arg(&merged),
         )?;
         command::run(Command::new("sh").arg(format!("{}.prepare.sh", work.name)))?;
-        works.push(case(work, &merged, &[format!("{}.sh", work.name)]));
+        cases.push(case(work, &merged, &[format!("{}.sh", work.name)]));
         starts.push(case(work, &merged, &["-c".to_owned(), "exec \"$P\" --version >/dev/null 2>&1".to_owned()]));
     }
-    let waiting = args.works().zip(&works).filter_map(|(work, case)| Some((work.idle?.to_owned(), case)));
-    let time = Time { quick: args.quick, minutes: args.minutes, of_works: 0.8 };
-    let figures = Dynamic {
-        schema_version: 1,
-        allograft: env!("CARGO_PKG_VERSION").to_owned(),
-        donor: DONOR.to_owned(),
-        machine: Machine::this(),
-        measured: Measured::measure(&works, &starts, waiting, time)?,
-    };
-    Ok(fs::write("results.json", results::document(&figures)?)?)
+    let waiting = works(bench).zip(&cases).filter_map(|(work, case)| Some((work.idle?.to_owned(), case)));
+    let measured = Measured::measure(bench, &cases, &starts, waiting, 0.8)?;
+    Ok(Record::new(Dynamic { donor: DONOR.to_owned(), measured }))
 }
 
 /// Returns the case in which `sh` runs with these arguments for each arm.
@@ -175,23 +142,11 @@ fn case(work: &Work, merged: &Path, arguments: &[String]) -> Case {
     sessions::case(work.name, arms.into())
 }
 
-fn table(figures: &Dynamic) -> String {
-    let content = table::Content {
+fn table(record: &Record<Dynamic>) -> String {
+    table::text(&table::Content {
         titles: &ARMS.map(|(_, title)| title),
-        measured: &figures.measured,
+        measured: &record.figures.measured,
         about: |name| dynamic::ALL.iter().find(|work| work.name == name).map_or("", |work| work.about),
-        machine: &figures.machine,
-        allograft: &format!("{} with {}", figures.allograft, figures.donor),
-    };
-    table::text(&content)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_table_in_the_docs_is_that_of_the_kept_figures() {
-        TABLE.check().unwrap();
-    }
+        origin: &format!("{} with {}", record.origin(), record.figures.donor),
+    })
 }

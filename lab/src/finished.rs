@@ -1,7 +1,6 @@
 //! `cargo xtask bench finished`: a graft of a linked program, compared with the same program linked with the donor.
 
 use std::fmt::Write as _;
-use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -10,11 +9,12 @@ use anyhow::{Context, Result, bail};
 use measure::process::Processes;
 use measure::session::{ArmRuns, Plan, log_ratios};
 use measure::statistics::{Ratio, median};
-use tools::{command, folder, workspace};
+use tools::command;
 use xtask::page::Table;
 use xtask::sessions;
 
-use crate::grafts::Workshop;
+use crate::builds::{Part, Workshop};
+use crate::experiment::Bench;
 
 /// The goal for the ratio of the graft's time to the relinked program's: within 5 %.
 const GOAL: f64 = 1.05;
@@ -69,24 +69,17 @@ pub(crate) struct FinishedArgs {
 /// A part does not build, or the arms' outputs differ.
 pub(crate) fn bench(args: &FinishedArgs) -> Result<()> {
     let donor = args.donor.as_str();
-    tools::prepare_for_one()?;
-    let allograft = match &args.allograft {
-        Some(program) => program.canonicalize()?,
-        None => command::build_allograft()?,
-    };
-    let folder = workspace::build().join("bench").join("finished");
-    fs::create_dir_all(&folder)?;
-    let _lock = folder::lock(&folder.join(".lock"))?;
-    let workshop = Workshop::new(&folder)?;
-    let sources = [workspace::root().join("suite/map/map.c"), workspace::root().join("lab/programs/short_threads.c")];
-    let stock = workshop.link_sources("stock", None, &sources)?;
+    let bench = Bench::open("finished")?;
+    let allograft = command::given_or_built(args.allograft.as_deref())?;
+    let workshop = Workshop::new(&bench.home, &allograft)?;
+    let sources = [Part::suite("map"), Part::source("lab/programs/short_threads.c")];
+    let stock = workshop.with_musl("stock", None, &sources)?;
     // A grafted executable keeps its string functions, so the relinked program must keep them too.
-    let graft = ["--donor", donor, "--strings", "off"];
-    let relinked = workshop.link_sources("relinked", Some((&allograft, &graft)), &sources)?;
+    let relinked = workshop.with_musl("relinked", Some(&["--donor", donor, "--strings", "off"]), &sources)?;
     let mut grafted = Vec::new();
-    fs::create_dir_all(folder.join("grafted"))?;
+    let folder = bench.emptied("grafted")?;
     for program in &stock {
-        let out = folder.join("grafted").join(program.file_name().context("a program has a name")?);
+        let out = folder.join(program.file_name().context("a program has a name")?);
         let mut command = Command::new(&allograft);
         command.args(["-q", "graft", "--donor", donor]).arg(program).arg("-o").arg(&out);
         command::output(&mut command)?;
@@ -137,7 +130,8 @@ fn times(arms: &Programs, donor: &str, most_rounds: usize) -> Result<String> {
     ))
 }
 
-fn shown(ratio: &Ratio) -> String {
+/// Returns a ratio with three digits behind the point, and its interval.
+pub(crate) fn shown(ratio: &Ratio) -> String {
     match (ratio.low, ratio.high) {
         (Some(low), Some(high)) => format!("{:.3} ({low:.3}-{high:.3})", ratio.value),
         _ => format!("{:.3}", ratio.value),

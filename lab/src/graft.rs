@@ -10,9 +10,11 @@ use measure::executor::{CallsRun, Executor, MemoryRun, RunError, TimedRun};
 use measure::process::Processes;
 use measure::session::Plan;
 use measure::statistics::Spread;
-use tools::{command, folder, workspace};
+use tools::{command, workspace};
 use xtask::sessions;
 use zigcc::Arch;
+
+use crate::experiment::Bench;
 
 /// The goals of the design: time and memory of grafting one `libc.a`.
 const GOAL_MS: f64 = 50.0;
@@ -25,30 +27,22 @@ const GOAL_MB: f64 = 64.0;
 pub(crate) fn bench() -> Result<()> {
     tools::prepare_for_experiments()?;
     let allograft = command::build_allograft()?;
-    let folder = workspace::build().join("bench");
-    fs::create_dir_all(&folder)?;
-    let _lock = folder::lock(&folder.join(".lock"))?;
+    let bench = Bench::at(workspace::build().join("bench").join("graft"))?;
     for arch in fixtures::DEBIAN {
-        graft(&allograft, arch, &folder)?;
+        graft(&allograft, arch, &bench)?;
     }
     Ok(())
 }
 
 /// Measures grafts next to runs of a program that does nothing, whose cost is that of starting a process.
-fn graft(allograft: &Path, arch: Arch, folder: &Path) -> Result<()> {
+fn graft(allograft: &Path, arch: Arch, bench: &Bench) -> Result<()> {
     let libc = fixtures::debian_musl(arch).libc;
-    let out = folder.join(format!("libc-{}.a", arch.name()));
+    let out = bench.home.join(format!("libc-{}.a", arch.name()));
     let arguments = ["-q".as_ref(), "graft".as_ref(), libc.as_os_str(), "-o".as_ref(), out.as_os_str()];
     let names = ["floor (`true`)", "graft -o"];
     let floor = sessions::arm(names[0], Path::new("true"), [""; 0]);
     let case = sessions::case("graft", vec![floor, sessions::arm(names[1], allograft, arguments)]);
-    let plan = Plan {
-        least_rounds: 20,
-        most_rounds: 60,
-        budget: Duration::from_secs(60),
-        count_calls: false,
-        ..Plan::default()
-    };
+    let plan = Plan { most_rounds: 60, budget: Duration::from_secs(60), ..bench.plan(20, 1.0) };
     let session = sessions::compare(&case, &plan, &mut NewFile { processes: Processes::default(), out })?;
     let bytes = fs::metadata(&libc)?.len();
     let rounds = session.arms[0].runs.len();

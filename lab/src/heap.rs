@@ -1,7 +1,6 @@
 //! `cargo xtask bench heap`: the cost of a profile of the heap while it is taken, on the programs of the suite. The
 //! cost while none is taken is in that of `counting`: one comparison serves both.
 
-use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
@@ -9,10 +8,12 @@ use anyhow::{Context, Result};
 use measure::case::{Arm, Case};
 use measure::session::Plan;
 use measure::statistics::Ratio;
-use tools::{command, folder, workspace};
+use tools::command;
 use xtask::sessions;
 
-use crate::grafts::Workshop;
+use crate::builds::{Part, Workshop};
+use crate::experiment::Bench;
+use crate::finished::shown;
 
 /// The programs, each with 2 threads, and their work.
 const WORK: [(&str, &[&str]); 8] = [
@@ -33,29 +34,17 @@ const DONORS: [&str; 2] = ["snmalloc", "mimalloc"];
 /// # Errors
 /// A part does not build, or a program fails.
 pub(crate) fn bench() -> Result<()> {
-    tools::prepare_for_one()?;
-    let home = workspace::build().join("bench").join("heap");
-    fs::create_dir_all(&home)?;
-    let _lock = folder::lock(&home.join(".lock"))?;
-    let allograft = command::build_allograft()?;
-    let workshop = Workshop::new(&home)?;
-    let names = WORK.map(|(name, _)| name);
+    let bench = Bench::open("heap")?;
+    let workshop = Workshop::new(&bench.home, &command::build_allograft()?)?;
+    let sources = WORK.map(|(name, _)| Part::suite(name));
     println!("a profile of the heap, against none; 2 threads; ratios with 95 % intervals:");
     println!("| donor | program | time | processor time | peak memory, bytes more |");
     println!("| --- | --- | --- | --- | --- |");
     for donor in DONORS {
-        let programs = workshop.link(donor, Some((&allograft, &["--donor", donor])), &names)?;
-        let cases: Vec<Case> = WORK.iter().zip(&programs).map(|(work, program)| case(*work, program, &home)).collect();
-        let plan = Plan {
-            budget: Duration::from_secs(150),
-            least_rounds: 11,
-            most_rounds: 60,
-            precision: 0.01,
-            of_the_difference: 0.0,
-            memory_runs: 3,
-            count_calls: false,
-            ..Plan::default()
-        };
+        let programs = workshop.with_musl(donor, Some(&["--donor", donor]), &sources)?;
+        let cases: Vec<Case> =
+            WORK.iter().zip(&programs).map(|(work, program)| case(*work, program, &bench.home)).collect();
+        let plan = Plan { budget: Duration::from_secs(150), most_rounds: 60, ..bench.plan(11, 1.0) };
         let (results, _) = sessions::compare_all(&cases, &plan)?;
         let mut all = [Vec::new(), Vec::new()];
         for result in &results {
@@ -84,9 +73,5 @@ fn case((name, work): (&str, &[&str]), program: &Path, home: &Path) -> Case {
 }
 
 fn text(ratio: &Option<Ratio>) -> String {
-    let Some(ratio) = ratio else { return "not measured".to_owned() };
-    match (ratio.low, ratio.high) {
-        (Some(low), Some(high)) => format!("{:.3} ({low:.3} to {high:.3})", ratio.value),
-        _ => format!("{:.3}", ratio.value),
-    }
+    ratio.as_ref().map_or_else(|| "not measured".to_owned(), shown)
 }

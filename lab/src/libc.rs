@@ -1,27 +1,18 @@
 //! `cargo xtask bench libc`: libc's other functions, which a graft leaves to musl, in stock, in a graft and in glibc.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
-use measure::machine::Machine;
-use measure::results;
+use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
-use tools::{command, folder, workspace};
-use xtask::linking::{self, Compiler, Musl};
-use xtask::page::{KeptTable, Table};
+use tools::command;
 
-/// The table in the docs.
-pub(crate) const TABLE: KeptTable<Figures> = KeptTable {
-    figures: "docs/figures/libc.json",
-    place: Table {
-        page: "docs/strings.md",
-        begin: "<!-- libc: made by `cargo xtask bench tables` -->",
-        end: "<!-- /libc -->",
-    },
-    text: table,
-};
+use crate::builds::{Part, Workshop};
+use crate::experiment::{Bench, Experiment, Figures, Record};
+
+/// The experiment.
+pub(crate) const EXPERIMENT: Experiment<Record<Functions>> =
+    Experiment { name: "libc", programs: &[], minutes: 0, table };
 
 /// The arms, in the order of the figures.
 const ARMS: [&str; 3] = ["glibc", "stock", "graft"];
@@ -41,13 +32,12 @@ pub(crate) struct LibcArgs {
 
 /// The figures.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Figures {
-    schema_version: u32,
-    allograft: String,
-    machine: Machine,
+pub(crate) struct Functions {
     runs: u32,
     functions: Vec<Times>,
 }
+
+impl Figures for Functions {}
 
 /// Processor time for each call of a function, in nanoseconds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -63,13 +53,9 @@ struct Times {
 /// # Errors
 /// The program does not build, or fails.
 pub(crate) fn bench(args: &LibcArgs) -> Result<()> {
-    tools::prepare_for_one()?;
+    let bench = Bench::open(EXPERIMENT.name)?;
     // Not an optimised build: only the donor counts, which is optimised in any.
-    let allograft = command::build_for_tests(&[])?;
-    let home = workspace::build().join("bench").join("libc");
-    fs::create_dir_all(&home)?;
-    let _lock = folder::lock(&home.join(".lock"))?;
-    let programs = build(&allograft, &home)?;
+    let programs = build(&Workshop::new(&bench.home, &command::build_for_tests(&[])?)?)?;
     let mut least: [Option<Vec<(String, f64)>>; ARMS.len()] = Default::default();
     for run in 0..args.runs as usize {
         eprintln!("bench: run {} of {}", run + 1, args.runs);
@@ -83,46 +69,20 @@ pub(crate) fn bench(args: &LibcArgs) -> Result<()> {
             });
         }
     }
-    let [Some(glibc), Some(stock), Some(graft)] = least else { anyhow::bail!("an arm was not run") };
-    let figures = Figures {
-        schema_version: 1,
-        allograft: env!("CARGO_PKG_VERSION").to_owned(),
-        machine: Machine::this(),
-        runs: args.runs,
-        functions: joined(&glibc, &stock, &graft)?,
-    };
-    println!("{}", table(&figures));
-    if let Some(path) = &args.save {
-        fs::write(path, results::compact(&figures)?).with_context(|| format!("cannot write `{}`", path.display()))?;
-    }
-    Ok(())
+    let [Some(glibc), Some(stock), Some(graft)] = least else { bail!("an arm was not run") };
+    let functions = joined(&glibc, &stock, &graft)?;
+    let figures = Record::new(Functions { runs: args.runs, functions });
+    EXPERIMENT.keep(&bench, figures, args.save.as_deref())
 }
 
 /// Links `suite/libc/libc.c` for each arm; glibc's is dynamic, as programs for glibc are.
-fn build(allograft: &Path, home: &Path) -> Result<[PathBuf; ARMS.len()]> {
-    let (musl, compiler) = (Musl::find()?, Compiler::find()?);
-    let source = workspace::root().join("suite").join("libc").join("libc.c");
-    let flags = FLAGS.map(str::to_owned);
-    let glibc = home.join("glibc");
-    let object = home.join("glibc.o");
-    linking::compile_for_glibc(&compiler, &flags, &source, &object)?;
-    linking::link_for_glibc(&compiler, &[object], &glibc)?;
-    let object = home.join("musl.o");
-    musl.compile_with(&compiler, &flags, &source, &object)?;
-    let linked = |arm: &str, is_graft: bool| -> Result<PathBuf> {
-        let folder = home.join(arm).join("lib");
-        if folder.exists() {
-            fs::remove_dir_all(&folder).with_context(|| format!("cannot remove `{}`", folder.display()))?;
-        }
-        let libc = musl.copy(&folder)?;
-        if is_graft {
-            command::output(Command::new(allograft).args(["-q", "graft"]).arg(&libc))?;
-        }
-        let program = home.join(arm).join("libc");
-        musl.link(&compiler, &object, &folder, &program)?;
-        Ok(program)
+fn build(workshop: &Workshop) -> Result<[PathBuf; ARMS.len()]> {
+    let source = || Part { flags: FLAGS.map(str::to_owned).to_vec(), ..Part::suite("libc") };
+    let with_musl = |name: &str, graft: Option<&[&str]>| -> Result<PathBuf> {
+        Ok(workshop.with_musl(name, graft, &[source()])?.remove(0))
     };
-    Ok([glibc, linked("stock", false)?, linked("graft", true)?])
+    let glibc = workshop.with_glibc("libc", &[source()])?;
+    Ok([glibc, with_musl("stock", None)?, with_musl("graft", Some(&[]))?])
 }
 
 /// Reads lines of nanoseconds and a name.
@@ -164,28 +124,24 @@ fn joined(glibc: &[(String, f64)], stock: &[(String, f64)], graft: &[(String, f6
     rows.collect()
 }
 
-fn table(figures: &Figures) -> String {
+fn table(record: &Record<Functions>) -> String {
+    let figures = &record.figures;
     let mut text = "| | glibc, ns | stock to glibc | graft to glibc |\n| --- | --- | --- | --- |\n".to_owned();
     for Times { name, glibc_ns, stock_ns, graft_ns } in &figures.functions {
         let nanoseconds = if *glibc_ns < 100.0 { format!("{glibc_ns:.1}") } else { format!("{glibc_ns:.0}") };
         let (stock, graft) = (stock_ns / glibc_ns, graft_ns / glibc_ns);
         text.push_str(&format!("| {name} | {nanoseconds} | {stock:.2} | {graft:.2} |\n"));
     }
-    let (machine, version, runs) = (figures.machine.description(), &figures.allograft, figures.runs);
     format!(
-        "{text}\n{machine}; allograft {version}; processor time, the least of {runs} runs of each arm in turns, beside \
-         other work.\n"
+        "{text}\n{}; processor time, the least of {} runs of each arm in turns, beside other work.\n",
+        record.origin(),
+        figures.runs
     )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_table_in_the_docs_is_that_of_the_kept_figures() {
-        TABLE.check().unwrap();
-    }
 
     #[test]
     fn arms_that_print_different_functions_are_refused() {

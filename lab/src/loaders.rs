@@ -5,79 +5,48 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 use fixtures::loaded::{self, Work};
 use fixtures::program;
 use fixtures::wheels::FOR_MUSL;
 use measure::case::{Arm, Case, Invocation};
-use measure::machine::Machine;
-use measure::results::{self, CaseResult};
+use measure::results::CaseResult;
 use serde::{Deserialize, Serialize};
-use tools::{command, folder, wheels, workspace};
-use xtask::page::{KeptTable, Table};
+use tools::{command, wheels};
 use xtask::sessions;
 
-use crate::dynamic::measured::{Measured, Time};
+use crate::dynamic::measured::{Measured, compared};
 use crate::dynamic::table;
+use crate::experiment::{Bench, Experiment, Figures, Record};
 
-/// The table in the docs.
-pub(crate) const TABLE: KeptTable<Loaders> = KeptTable {
-    figures: "docs/figures/loaders.json",
-    place: Table {
-        page: "docs/loader.md",
-        begin: "<!-- loaders: made by `cargo xtask bench tables` -->",
-        end: "<!-- /loaders -->",
-    },
-    text,
-};
+/// The experiment.
+pub(crate) const EXPERIMENT: Experiment<Record<Loaders>> =
+    Experiment { name: "loaders", programs: &[], minutes: 10, table: text };
 
 /// The arms. Stock is the first; the others are donors.
 const ARMS: [&str; 4] = ["stock", "snmalloc", "mimalloc", "rpmalloc"];
 
-/// The command's arguments.
-#[derive(Debug, clap::Args)]
-pub(crate) struct LoadersArgs {
-    /// A single round, to see whether everything works
-    #[arg(long)]
-    quick: bool,
-    /// Minutes for all timed runs
-    #[arg(long, default_value_t = 10)]
-    minutes: u64,
-    /// Keep the figures in this file
-    #[arg(long, value_name = "FILE")]
-    save: Option<PathBuf>,
-}
-
 /// The figures.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Loaders {
-    schema_version: u32,
-    allograft: String,
-    machine: Machine,
     #[serde(flatten)]
     measured: Measured,
     /// A process that allocates one block.
     once: CaseResult,
 }
 
-/// Measures, prints, and keeps the figures if `--save` is set.
+impl Figures for Loaders {}
+
+/// Makes the loaders, and measures what they start.
 ///
 /// # Errors
 /// The loader cannot be grafted, or a program's result differs from stock's.
-pub(crate) fn bench(args: &LoadersArgs) -> Result<()> {
-    tools::prepare_for_one()?;
+pub(crate) fn measure(bench: &Bench) -> Result<Record<Loaders>> {
     tools::system::prepare()?;
     wheels::install(&FOR_MUSL)?;
-    let home = workspace::build().join("bench").join("loaders");
-    fs::create_dir_all(&home)?;
-    let _lock = folder::lock(&home.join(".lock"))?;
-    let work = home.join("work");
-    if work.exists() {
-        fs::remove_dir_all(&work)?;
-    }
-    fs::create_dir_all(&work)?;
+    let work = bench.emptied("work")?;
     loaded::fill(&work)?;
-    let loaders = loaders(&home)?;
+    let loaders = loaders(&bench.home)?;
     let script = |work: &Work| format!("exec \"$L\" \"$P\" {}", work.arguments.join(" "));
     // ninja does not make outputs that exist.
     let again = |work: &Work| format!("rm -f out* .ninja_*; {}", script(work));
@@ -86,22 +55,9 @@ pub(crate) fn bench(args: &LoadersArgs) -> Result<()> {
     let starts: Vec<Case> = loaded::ALL.iter().map(|it| case(&work, it, &loaders, version)).collect();
     let waiting = loaded::ALL.iter().zip(&works).filter(|(it, _)| it.waits);
     let waiting = waiting.map(|(it, case)| (format!("cd \"$W\"; {}", script(it)), case));
-    let time = Time { quick: args.quick, minutes: args.minutes, of_works: 0.7 };
-    let once = [once(&work, &loaders)];
-    let figures = Loaders {
-        schema_version: 1,
-        allograft: env!("CARGO_PKG_VERSION").to_owned(),
-        machine: Machine::this(),
-        measured: Measured::measure(&works, &starts, waiting, time)?,
-        once: time.compared(&once, 0.1, 1000)?.remove(0),
-    };
-    println!("{}", text(&figures));
-    if let Some(path) = &args.save {
-        ensure!(!args.quick, "a run with --quick is not kept");
-        let document = results::compact(&figures)?;
-        fs::write(path, document).with_context(|| format!("cannot write `{}`", path.display()))?;
-    }
-    Ok(())
+    let measured = Measured::measure(bench, &works, &starts, waiting, 0.7)?;
+    let once = compared(bench, &[once(&work, &loaders)], 0.1, 1000)?.remove(0);
+    Ok(Record::new(Loaders { measured, once }))
 }
 
 /// Makes the loaders of all arms.
@@ -156,15 +112,10 @@ fn additional(case: &CaseResult) -> impl Iterator<Item = String> {
     })
 }
 
-fn text(figures: &Loaders) -> String {
+fn text(record: &Record<Loaders>) -> String {
+    let figures = &record.figures;
     let about = |name: &str| loaded::ALL.iter().find(|work| work.program.name == name).map_or("", |work| work.about);
-    let content = table::Content {
-        titles: &ARMS,
-        measured: &figures.measured,
-        about,
-        machine: &figures.machine,
-        allograft: &figures.allograft,
-    };
+    let content = table::Content { titles: &ARMS, measured: &figures.measured, about, origin: &record.origin() };
     format!(
         "{}\nStart and end of a program that allocates one block, without a shell, in processor time ({} rounds); of the \
          other arms, what they take in addition:\n\n{}{}",
@@ -173,14 +124,4 @@ fn text(figures: &Loaders) -> String {
         table::head(&[], &ARMS),
         table::row([], additional(&figures.once)),
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_table_in_the_docs_is_that_of_the_kept_figures() {
-        TABLE.check().unwrap();
-    }
 }

@@ -17,7 +17,9 @@ use anyhow::{Context, Result};
 use fixtures::{Arch, ZigTarget};
 
 use tools::debian::Apt;
-use tools::{command, folder, workspace};
+use tools::{command, folder};
+
+use crate::experiment::Bench;
 
 /// The newest lld of this machine's Debian release.
 const PACKAGE: &str = "lld-22";
@@ -31,7 +33,7 @@ const FUNCTIONS: usize = 40;
 /// # Errors
 /// A part cannot be fetched or built, or the comparison reports a fault.
 pub(crate) fn bench(arguments: &[String]) -> Result<()> {
-    let Load { lld, home, objects, allograft, _lock } = load()?;
+    let Load { lld, bench: Bench { home, .. }, objects, allograft } = &load()?;
     let mut bench = Command::new(allograft);
     bench.arg("bench").args(arguments);
     if !arguments.iter().any(|word| word.split('=').next() == Some("--threads")) {
@@ -41,29 +43,23 @@ pub(crate) fn bench(arguments: &[String]) -> Result<()> {
     // the shell and allograft use the machine's own.
     let line = "out=$1 libraries=$2; shift 2; LD_LIBRARY_PATH=$libraries \"$@\" -o \"$out\" && sha256sum <\"$out\"";
     bench.args(["--", "/bin/sh", "-c", line, "sh"]).arg(home.join("program"));
-    bench.arg(lld.libraries).arg(lld.program).args(["--thinlto-jobs={threads}", "--threads={threads}", "--lto-O3"]);
+    bench.arg(&lld.libraries).arg(&lld.program).args(["--thinlto-jobs={threads}", "--threads={threads}", "--lto-O3"]);
     command::run(bench.args(objects))
 }
 
 /// The parts of a link: the linker, a folder of this process's own, the modules, and allograft.
 struct Load {
     lld: Linker,
-    home: PathBuf,
+    bench: Bench,
     objects: Vec<PathBuf>,
     allograft: PathBuf,
-    _lock: fs::File,
 }
 
 /// Fetches and builds all parts.
 fn load() -> Result<Load> {
-    tools::prepare_for_one()?;
-    let lld = linker()?;
-    let home = workspace::build().join("bench").join("lto");
-    fs::create_dir_all(&home)?;
-    let lock = folder::lock(&home.join(".lock"))?;
-    let objects = modules(&home)?;
-    let allograft = command::build_allograft()?;
-    Ok(Load { lld, home, objects, allograft, _lock: lock })
+    let bench = Bench::open("lto")?;
+    let (lld, objects) = (linker()?, modules(&bench.home)?);
+    Ok(Load { lld, bench, objects, allograft: command::build_allograft()? })
 }
 
 struct Linker {

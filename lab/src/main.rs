@@ -4,14 +4,15 @@
 //! | --- | --- |
 //! | `asked` | the most that each program of the suite asks for at once |
 //! | `behind` | the rows of the suite in which the default takes more than glibc |
+//! | `builds` | programs for the arms of an experiment |
 //! | `chart` | the README's chart |
 //! | `heap` | the cost of a profile of the heap |
 //! | `compare` | this tree's donor, compared with another commit's |
 //! | `counting` | the cost of statistics while they are off |
 //! | `dynamic` | real dynamic programs: unchanged, preloaded and merged |
+//! | `experiment` | the runner: options, folder, plan, kept figures |
 //! | `finished` | grafts of linked executables, compared with programs linked with the donor |
 //! | `graft` | time and memory of grafting itself |
-//! | `grafts` | programs of the suite, linked with grafts |
 //! | `handmade` | a graft made by hand |
 //! | `latency` | the suite's server at equal rates of requests |
 //! | `libc` | libc's other functions: stock, a graft and glibc |
@@ -28,17 +29,19 @@
 //! | `stated` | figures in sentences of README.md and the FAQ |
 //! | `steps` | a program's instructions, counted one by one |
 //! | `strings` | our string functions, compared with musl's and glibc's |
-//! | `suite` | the suite, run by `allograft bench`, and its tables in the docs |
+//! | `suite` | the suite, run by `allograft bench` |
+//! | `tables` | the tables in the docs |
 
 mod asked;
 mod behind;
+mod builds;
 mod chart;
 mod compare;
 mod counting;
 mod dynamic;
+mod experiment;
 mod finished;
 mod graft;
-mod grafts;
 mod handmade;
 mod heap;
 mod latency;
@@ -57,10 +60,13 @@ mod stated;
 mod steps;
 mod strings;
 mod suite;
+mod tables;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+use experiment::Options;
 
 /// The project's experiments. All times are measured by `measure`, like those of `allograft bench`.
 #[derive(Debug, Parser)]
@@ -93,13 +99,13 @@ enum Experiment {
     /// Put the tables of the kept figures into the docs, and make the README's chart
     Tables,
     /// Widely used programs, with every donor
-    Real(real::RealArgs),
+    Real(Options),
     /// The cost of a program that does nothing, and the memory of an idle one
-    Rest(rest::RestArgs),
+    Rest(Options),
     /// The latency of the suite's server at equal rates: glibc, the default donor, mimalloc and stock
-    Latency(latency::LatencyArgs),
+    Latency(Options),
     /// Rust programs: stock musl, a graft by hand, `cargo allograft`, glibc
-    Rust(rust_programs::RustArgs),
+    Rust(Options),
     /// libc's other functions: stock, a graft and glibc
     Libc(libc::LibcArgs),
     /// A link with ThinLTO, donors preloaded, by `allograft bench`
@@ -113,7 +119,7 @@ enum Experiment {
     /// Real dynamic programs of Debian: unchanged, with a donor preloaded, and with it merged
     Dynamic(dynamic::DynamicArgs),
     /// Released programs for musl, started by the stock loader and by grafted ones
-    Loaders(loaders::LoadersArgs),
+    Loaders(Options),
     /// Grafts of linked executables, compared with programs linked with the donor
     Finished(finished::FinishedArgs),
     /// Conformance programs by held-out compilers (400 MB, an hour); also `cargo xtask proof`
@@ -138,29 +144,18 @@ fn main() -> ExitCode {
         Some(Experiment::Strings(handed)) => strings::bench(&handed.arguments),
         Some(Experiment::Suite(handed)) => suite::bench(&handed.arguments),
         Some(Experiment::Asked(args)) => asked::bench(&args),
-        Some(Experiment::Tables) => suite::tables()
-            .and_then(|()| behind::TABLE.write())
-            .and_then(|()| real::TABLE.write())
-            .and_then(|()| rest::TABLE.write())
-            .and_then(|()| latency::TABLE.write())
-            .and_then(|()| dynamic::TABLE.write())
-            .and_then(|()| loaders::TABLE.write())
-            .and_then(|()| profile::TABLE.write())
-            .and_then(|()| scaling::TABLE.write())
-            .and_then(|()| libc::TABLE.write())
-            .and_then(|()| chart::write())
-            .and_then(|()| stated::write()),
-        Some(Experiment::Real(args)) => real::bench(&args),
-        Some(Experiment::Rest(args)) => rest::bench(&args),
-        Some(Experiment::Latency(args)) => latency::bench(&args),
-        Some(Experiment::Rust(args)) => rust_programs::bench(&args),
+        Some(Experiment::Tables) => tables::write(),
+        Some(Experiment::Real(args)) => real::EXPERIMENT.run(&args, real::measure),
+        Some(Experiment::Rest(args)) => rest::EXPERIMENT.run(&args, rest::measure),
+        Some(Experiment::Latency(args)) => latency::EXPERIMENT.run(&args, latency::measure),
+        Some(Experiment::Rust(args)) => rust_programs::EXPERIMENT.run(&args, rust_programs::measure),
         Some(Experiment::Libc(args)) => libc::bench(&args),
         Some(Experiment::Lto(handed)) => lto::bench(&handed.arguments),
         Some(Experiment::LtoMemory(args)) => lto::memory::bench(&args),
         Some(Experiment::Scaling(args)) => scaling::bench(&args),
         Some(Experiment::Released(args)) => released::bench(&args),
         Some(Experiment::Dynamic(args)) => dynamic::bench(&args),
-        Some(Experiment::Loaders(args)) => loaders::bench(&args),
+        Some(Experiment::Loaders(args)) => loaders::EXPERIMENT.run(&args, loaders::measure),
         Some(Experiment::Finished(args)) => finished::bench(&args),
         Some(Experiment::Proof(args)) => proof::run(&args),
     };

@@ -8,24 +8,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use fixtures::program::Build;
-use measure::machine::Machine;
 use measure::report::ratio;
-use measure::results;
 use measure::statistics::Ratio;
 use serde::{Deserialize, Serialize};
-use tools::{command, folder, workspace};
-use xtask::page::{KeptTable, Table};
+use tools::{command, workspace};
 
-/// The table in the docs.
-pub(crate) const TABLE: KeptTable<Figures> = KeptTable {
-    figures: "docs/figures/profile.json",
-    place: Table {
-        page: "docs/profile-method.md",
-        begin: "<!-- profile: made by `cargo xtask bench tables` -->",
-        end: "<!-- /profile -->",
-    },
-    text: table,
-};
+use crate::experiment::{Bench, Experiment, Figures, Record};
+
+/// The experiment.
+pub(crate) const EXPERIMENT: Experiment<Record<Profiles>> =
+    Experiment { name: "profile", programs: &[], minutes: 0, table };
 /// The programs of `tests/profile`, and their numbers of threads.
 const PROGRAMS: [(&str, u32); 12] = [
     ("small_blocks", 1),
@@ -76,13 +68,12 @@ pub(crate) struct ProfileArgs {
 
 /// The figures.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Figures {
-    schema_version: u32,
-    allograft: String,
-    machine: Machine,
+pub(crate) struct Profiles {
     rounds: u16,
     programs: Vec<Program>,
 }
+
+impl Figures for Profiles {}
 
 /// The figures of a program.
 #[derive(Debug, Serialize, Deserialize)]
@@ -116,34 +107,21 @@ impl Program {
 /// # Errors
 /// A part does not build, or a program fails.
 pub(crate) fn bench(args: &ProfileArgs) -> Result<()> {
-    tools::prepare_for_one()?;
-    let allograft = match &args.allograft {
-        Some(program) => program.canonicalize()?,
-        None => command::build_allograft()?,
-    };
-    let home = workspace::build().join("bench").join("profile");
-    fs::create_dir_all(&home)?;
-    let _lock = folder::lock(&home.join(".lock"))?;
+    let bench = Bench::open(EXPERIMENT.name)?;
+    let allograft = command::given_or_built(args.allograft.as_deref())?;
     let mut programs = Vec::new();
     for (name, threads) in PROGRAMS {
         if !args.only.is_empty() && !args.only.iter().any(|only| only == name) {
             continue;
         }
         eprintln!("bench: {name}, {threads} threads");
-        let stock = linked(&home, name)?;
-        let grafted = home.join(format!("{name}-grafted"));
+        let stock = linked(&bench.home, name)?;
+        let grafted = bench.home.join(format!("{name}-grafted"));
         let _ = fs::remove_file(&grafted);
         command::run(Command::new(&allograft).args(["--quiet", "graft"]).arg(&stock).arg("-o").arg(&grafted))?;
         programs.push(program(&allograft, (name, threads), &stock, &grafted, args)?);
     }
-    let (schema_version, rounds) = (1, args.rounds);
-    let allograft = env!("CARGO_PKG_VERSION").to_owned();
-    let figures = Figures { schema_version, allograft, machine: Machine::this(), rounds, programs };
-    println!("{}", table(&figures));
-    if let Some(path) = &args.save {
-        fs::write(path, results::compact(&figures)?).with_context(|| format!("cannot write `{}`", path.display()))?;
-    }
-    Ok(())
+    EXPERIMENT.keep(&bench, Record::new(Profiles { rounds: args.rounds, programs }), args.save.as_deref())
 }
 
 /// Links a program of `tests/profile` with stock musl.
@@ -282,7 +260,8 @@ fn work(command: &mut Command) -> Result<f64> {
     figure.and_then(|figure| figure.parse().ok()).with_context(|| format!("{command:?} printed no figure"))
 }
 
-fn table(figures: &Figures) -> String {
+fn table(record: &Record<Profiles>) -> String {
+    let figures = &record.figures;
     let mut text = "| program | threads | verdict | allocator | predicted | measured (95 %) | inside \
                     | while profiled (95 %) | windows |\n"
         .to_owned();
@@ -304,17 +283,12 @@ fn table(figures: &Figures) -> String {
         ];
         text.push_str(&format!("| {} |\n", cells.join(" | ")));
     }
-    format!("{text}\n{}; allograft {}; {} rounds.\n", figures.machine.description(), figures.allograft, figures.rounds)
+    format!("{text}\n{}; {} rounds.\n", record.origin(), figures.rounds)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_table_in_the_docs_is_that_of_the_kept_figures() {
-        TABLE.check().unwrap();
-    }
 
     #[test]
     fn a_gain_is_inside_if_its_interval_meets_the_range() {

@@ -1,15 +1,15 @@
 //! `cargo xtask bench profiles`: memory by donor and profile, against stock.
 
-use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use measure::executor::{Executor, Status};
-use tools::{command, folder, workspace};
+use tools::command;
 use xtask::sessions;
 
-use crate::grafts::{self, Workshop};
+use crate::builds::{self, Part, Workshop};
+use crate::experiment::Bench;
 
 const NAMES: [&str; 9] = ["map", "idle", "larson", "pipeline", "growth", "blocks", "small", "fragments", "bursts"];
 /// The rows of the table: the program's index in the suite, the row's name, and the program's arguments.
@@ -43,23 +43,20 @@ struct Figures {
 /// # Errors
 /// A part does not build, or a program fails or cannot be traced.
 pub(crate) fn bench() -> Result<()> {
-    tools::prepare_for_one()?;
-    let allograft = command::build_allograft()?;
-    let folder = workspace::build().join("bench").join("profiles");
-    fs::create_dir_all(&folder)?;
-    let _lock = folder::lock(&folder.join(".lock"))?;
-    let workshop = Workshop::new(&folder)?;
+    let bench = Bench::open("profiles")?;
+    let workshop = Workshop::new(&bench.home, &command::build_allograft()?)?;
+    let sources = NAMES.map(Part::suite);
 
     let heads = RUNS.map(|(_, head, _)| head).join(" | ");
     println!("| malloc | profile | {heads} | all, added up | at the start | idle for 1 s |");
     println!("| --- | --- |{} --- | --- | --- |", " --- |".repeat(RUNS.len()));
-    let stock = measure(&workshop.link("stock", None, &NAMES)?)?;
+    let stock = measure(&workshop.with_musl("stock", None, &sources)?)?;
     print("stock", "", &stock, &stock);
-    for donor in grafts::donors(&allograft)? {
+    for donor in builds::donors(&workshop.allograft)? {
         for profile in &donor.profiles {
             let arguments = ["--donor", &donor.name, "--profile", profile];
             let home = format!("{}-{profile}", donor.name);
-            let figures = measure(&workshop.link(&home, Some((&allograft, &arguments)), &NAMES)?)?;
+            let figures = measure(&workshop.with_musl(&home, Some(&arguments), &sources)?)?;
             print(&donor.name, profile, &figures, &stock);
         }
     }

@@ -1,61 +1,38 @@
 //! `cargo xtask bench rest`: the cost of a program that does nothing, and the memory that an idle process still holds
 //! after it has freed everything.
 
-use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use measure::case::{Arm, Case};
-use measure::machine::Machine;
 use measure::report::{bytes, count, ratio, seconds};
-use measure::results::{self, CaseResult};
+use measure::results::CaseResult;
 use measure::session::Plan;
 use serde::{Deserialize, Serialize};
-use tools::{command, folder, workspace};
-use xtask::linking::{Compiler, Musl};
-use xtask::page::{KeptTable, Table};
+use tools::command;
 use xtask::sessions;
 
+use crate::builds::{LinkedArm, Part, Workshop};
+use crate::experiment::{Bench, Experiment, Figures, Record};
 use crate::profiles::{median, resident};
-use crate::real::build::{self, Builder, RealArm};
-use crate::real::program::Part;
 
-/// The table in the docs.
-pub(crate) const TABLE: KeptTable<Rest> = KeptTable {
-    figures: "docs/figures/rest.json",
-    place: Table {
-        page: "docs/bench-figures.md",
-        begin: "<!-- rest: made by `cargo xtask bench tables` -->",
-        end: "<!-- /rest -->",
-    },
-    text: table,
-};
+/// The experiment.
+pub(crate) const EXPERIMENT: Experiment<Record<Rest>> = Experiment { name: "rest", programs: &[], minutes: 1, table };
 /// The arguments of `idle`: 256 MiB in 4 threads; its memory is read 1 and 30 seconds after the last free.
 const IDLE: [&str; 3] = ["256", "4", "30"];
 /// The number of runs of `idle`; each figure is their median.
 const RUNS: usize = 3;
 
-/// The command's arguments.
-#[derive(Debug, clap::Args)]
-pub(crate) struct RestArgs {
-    /// Keep the figures in this file
-    #[arg(long, value_name = "FILE")]
-    save: Option<PathBuf>,
-}
-
 /// The figures.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Rest {
-    schema_version: u32,
-    allograft: String,
-    machine: Machine,
     /// Runs of a program that does nothing.
     nothing: CaseResult,
     /// The memory of an idle process, by arm.
     idle: Vec<IdleMemory>,
 }
+
+impl Figures for Rest {}
 
 /// Bytes resident in a process of one arm.
 #[derive(Debug, Serialize, Deserialize)]
@@ -69,65 +46,31 @@ struct IdleMemory {
     thirty_seconds: u64,
 }
 
-/// Builds, measures, prints, and keeps the figures if `--save` is set.
+/// Builds the programs, and measures both.
 ///
 /// # Errors
 /// A program does not build, or fails.
-pub(crate) fn bench(args: &RestArgs) -> Result<()> {
-    tools::prepare_for_one()?;
-    let allograft = command::build_allograft()?;
-    let home = workspace::build().join("bench").join("rest");
-    fs::create_dir_all(&home)?;
-    let _lock = folder::lock(&home.join(".lock"))?;
-    let builder = Builder { home: &home, allograft: &allograft, musl: Musl::find()?, compiler: Compiler::find()? };
-    let arms = build::arms(&allograft)?;
-    let libcs = builder.libcs(&arms)?;
-    let nothing = nothing(&arms, &linked(&builder, "nothing", &arms, &libcs)?)?;
-    let idle = idle(&arms, &linked(&builder, "idle", &arms, &libcs)?)?;
-    let rest = Rest {
-        schema_version: 1,
-        allograft: env!("CARGO_PKG_VERSION").to_owned(),
-        machine: Machine::this(),
-        nothing,
-        idle,
-    };
-    println!("{}", table(&rest));
-    if let Some(path) = &args.save {
-        fs::write(path, results::compact(&rest)?).with_context(|| format!("cannot write `{}`", path.display()))?;
-    }
-    Ok(())
+pub(crate) fn measure(bench: &Bench) -> Result<Record<Rest>> {
+    let workshop = Workshop::new(&bench.home, &command::build_allograft()?)?;
+    let arms = workshop.arms()?;
+    let programs = |name: &str| workshop.programs(name, &[Part::suite(name)], &arms);
+    let nothing = nothing(bench, &arms, &programs("nothing")?)?;
+    Ok(Record::new(Rest { nothing, idle: idle(bench, &arms, &programs("idle")?)? }))
 }
 
-/// Links a program of the suite for each arm.
-fn linked(builder: &Builder<'_>, name: &str, arms: &[RealArm], libcs: &[PathBuf]) -> Result<Vec<PathBuf>> {
-    let source = workspace::root().join("suite").join(name).join(name).with_extension("c");
-    let part = [Part { name: "suite", sources: vec![source], flags: Vec::new(), is_archive: false }];
-    let (of_musl, of_glibc) = (builder.compile(name, &part, false)?, builder.compile(name, &part, true)?);
-    arms.iter().zip(libcs).map(|(arm, libc)| builder.link(name, [&of_musl, &of_glibc], arm, libc)).collect()
-}
-
-fn nothing(arms: &[RealArm], programs: &[PathBuf]) -> Result<CaseResult> {
-    let arm = |(arm, program): (&RealArm, &PathBuf)| sessions::arm(&arm.name, program, [""; 0]);
-    let arms: Vec<Arm> = arms.iter().zip(programs).map(arm).collect();
-    let case: Case = sessions::case("nothing", arms);
-    let plan = Plan {
-        budget: Duration::from_secs(40),
-        least_rounds: 40,
-        most_rounds: 1000,
-        precision: 0.03,
-        of_the_difference: 0.0,
-        count_calls: false,
-        ..Plan::default()
-    };
-    let (mut results, _) = sessions::compare_all(&[case], &plan)?;
-    results.pop().context("nothing was measured")
+fn nothing(bench: &Bench, arms: &[LinkedArm], programs: &[PathBuf]) -> Result<CaseResult> {
+    let arms = arms.iter().zip(programs).map(|(arm, program)| sessions::arm(&arm.name, program, [""; 0]));
+    let case = sessions::case("nothing", arms.collect());
+    let plan = Plan { most_rounds: 1000, precision: 0.03, ..bench.plan(40, 1.0) };
+    sessions::compare_all(&[case], &plan)?.0.pop().context("nothing was measured")
 }
 
 /// Runs all arms side by side, since they sleep nearly all of the time.
-fn idle(arms: &[RealArm], programs: &[PathBuf]) -> Result<Vec<IdleMemory>> {
+fn idle(bench: &Bench, arms: &[LinkedArm], programs: &[PathBuf]) -> Result<Vec<IdleMemory>> {
     let mut printed: Vec<Vec<String>> = arms.iter().map(|_| Vec::new()).collect();
-    for run in 0..RUNS {
-        eprintln!("bench: idle processes, {} of {RUNS}", run + 1);
+    let runs = if bench.quick { 1 } else { RUNS };
+    for run in 0..runs {
+        eprintln!("bench: idle processes, {} of {runs}", run + 1);
         let start = |program: &PathBuf| {
             let mut command = Command::new(program);
             // An empty environment, since variables can tune an allocator.
@@ -151,7 +94,8 @@ fn idle(arms: &[RealArm], programs: &[PathBuf]) -> Result<Vec<IdleMemory>> {
     held.collect()
 }
 
-fn table(rest: &Rest) -> String {
+fn table(record: &Record<Rest>) -> String {
+    let rest = &record.figures;
     let mut text = "| | start and end | to stock (95 %) | processor time, to stock | peak memory | page faults \
                     | full | after 1 s | after 30 s |\n| --- |"
         .to_owned();
@@ -172,19 +116,8 @@ fn table(rest: &Rest) -> String {
         text.push_str(&format!("| {} |\n", cells.join(" | ")));
     }
     format!(
-        "{text}\n{}; allograft {}; {} rounds of starts; memory of idle processes: the median of {RUNS} runs.\n",
-        rest.machine.description(),
-        rest.allograft,
+        "{text}\n{}; {} rounds of starts; memory of idle processes: the median of {RUNS} runs.\n",
+        record.origin(),
         rest.nothing.rounds
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_table_in_the_docs_is_that_of_the_kept_figures() {
-        TABLE.check().unwrap();
-    }
 }

@@ -6,22 +6,29 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use data_encoding::HEXLOWER;
 use measure::case::{Arm, Case};
-use measure::machine::{Machine, Watch};
-use measure::process::Processes;
-use measure::results::{self, CaseResult, Input, Origin, Results, SCHEMA_VERSION};
+use measure::report;
+use measure::results::{Input, Origin, Results};
 use measure::session::Plan;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use tools::{command, folder, rust, workspace};
+use tools::{command, rust, workspace};
 use xtask::sessions;
 use zigcc::Arch;
 
+use crate::builds::carries;
+use crate::experiment::{self, Bench, Experiment};
 use crate::handmade;
+
+/// The experiment.
+pub(crate) const EXPERIMENT: Experiment<Results> =
+    Experiment { name: "rust", programs: &NAMES, minutes: 7, table: report::markdown };
+
+/// The names of the programs.
+pub(crate) const NAMES: [&str; 2] = ["compile", "format"];
 
 /// The programs of `suite/rust`, with their arguments besides the number of threads: full, quick.
 static PROGRAMS: [Program; 2] =
@@ -40,43 +47,21 @@ const READ: [&str; 3] = ["cranelift-codegen", "regalloc2", "wasmparser"];
 const ARMS: [(&str, &str); 4] =
     [("stock", "mallocng"), ("hand-made", "mimalloc"), ("cargo-allograft", "snmalloc"), ("glibc", "glibc")];
 
-/// The command's arguments.
-#[derive(Debug, clap::Args)]
-pub(crate) struct RustArgs {
-    /// Less work, and a single round
-    #[arg(long)]
-    quick: bool,
-    /// Keep the figures in this file
-    #[arg(long, value_name = "FILE")]
-    save: Option<PathBuf>,
-    /// These programs only
-    #[arg(value_parser = ["compile", "format"])]
-    programs: Vec<String>,
-}
-
-/// Builds, inspects, measures and prints.
+/// Builds, inspects and measures the programs.
 ///
 /// # Errors
 /// A program does not build, carries the wrong allocator, or its answer differs from stock's.
-pub(crate) fn bench(args: &RustArgs) -> Result<()> {
-    let (quick, names) = (args.quick, &args.programs);
-    ensure!(args.save.is_none() || !quick && names.is_empty(), "a run with --quick, or of some programs, is not kept");
-    let chosen = |program: &&Program| names.is_empty() || names.iter().any(|name| *name == program.name);
-    tools::prepare_for_one()?;
+pub(crate) fn measure(bench: &Bench) -> Result<Results> {
     rust::prepare()?;
     eprintln!("bench: building allograft ...");
-    let (allograft, subcommand) = (command::build_allograft()?, command::build_cargo_allograft()?);
-    let home = workspace::build().join("bench").join("rust");
-    fs::create_dir_all(&home)?;
-    let _lock = folder::lock(&home.join(".lock"))?;
-    let bench = Bench::new(home, allograft, subcommand)?;
-    bench.hand_made()?;
+    let builds = RustBuilds::new(&bench.home, &command::build_allograft()?, &command::build_cargo_allograft()?)?;
+    builds.hand_made()?;
     let mut cases = Vec::new();
-    for program in PROGRAMS.iter().filter(chosen) {
-        let built = bench.build(program)?;
-        cases.extend(bench.cases(program, &built, quick)?);
+    for program in programs(|name| bench.has(name)) {
+        cases.extend(builds.cases(program, &builds.build(program)?, bench.quick)?);
     }
-    bench.measure(&cases, quick, args.save.as_deref())
+    let origins: Vec<Origin> = cases.first().context("nothing to measure")?.arms.iter().map(origin).collect();
+    experiment::compared(builds.input()?, &origins, &cases, Plan { count_calls: true, ..bench.plan(6, 1.0) })
 }
 
 /// The build method of an arm.
@@ -98,7 +83,7 @@ pub(crate) fn programs(wanted: impl Fn(&str) -> bool) -> impl Iterator<Item = &'
 }
 
 /// The tools and folders of the builds.
-pub(crate) struct Bench {
+pub(crate) struct RustBuilds {
     home: PathBuf,
     allograft: PathBuf,
     /// The folder with `cargo-allograft`.
@@ -109,27 +94,27 @@ pub(crate) struct Bench {
     packages: Vec<(String, PathBuf)>,
 }
 
-impl Bench {
+impl RustBuilds {
     /// `subcommand` is a program in the folder of `cargo-allograft`.
     ///
     /// # Errors
     /// There is no toolchain for this machine, or the packages cannot be fetched.
-    pub(crate) fn new(home: PathBuf, allograft: PathBuf, subcommand: PathBuf) -> Result<Bench> {
+    pub(crate) fn new(home: &Path, allograft: &Path, subcommand: &Path) -> Result<RustBuilds> {
         let arch = fixtures::RUST_MUSL.into_iter().find(|arch| fixtures::native(*arch));
         let arch = arch.with_context(|| format!("there is no Rust for musl on {}", std::env::consts::ARCH))?;
         let subcommands = subcommand.parent().context("a program without a folder")?.to_owned();
-        let mut bench =
-            Bench { home, allograft, subcommands, toolchain: fixtures::rust_musl(), arch, packages: Vec::new() };
+        let (home, allograft, toolchain) = (home.to_owned(), allograft.to_owned(), fixtures::rust_musl());
+        let mut builds = RustBuilds { home, allograft, subcommands, toolchain, arch, packages: Vec::new() };
         let said =
-            command::output(bench.cargo(&["metadata", "--locked", "--format-version", "1"]).stderr(Stdio::inherit()))?;
+            command::output(builds.cargo(&["metadata", "--locked", "--format-version", "1"]).stderr(Stdio::inherit()))?;
         let metadata: Value = serde_json::from_str(&said).context("`cargo metadata` printed no JSON")?;
         for package in metadata["packages"].as_array().context("no packages")? {
             let (name, manifest) = (package["name"].as_str(), package["manifest_path"].as_str());
             let (name, manifest) = name.zip(manifest).context("a package without a name")?;
             let folder = Path::new(manifest).parent().context("a manifest without a folder")?;
-            bench.packages.push((name.to_owned(), folder.to_owned()));
+            builds.packages.push((name.to_owned(), folder.to_owned()));
         }
-        Ok(bench)
+        Ok(builds)
     }
 
     /// Returns the cargo of the toolchain with musl, for `suite/rust`.
@@ -256,42 +241,6 @@ impl Bench {
         Ok(counts.into_iter().map(case).collect())
     }
 
-    fn measure(&self, cases: &[Case], quick: bool, save: Option<&Path>) -> Result<()> {
-        let budget = Duration::from_secs(if quick { 0 } else { 100 });
-        let plan = Plan { budget, least_rounds: if quick { 1 } else { 6 }, memory_runs: 1, ..Plan::default() };
-        let (mut measured, mut sessions) = (Vec::new(), Vec::new());
-        for case in cases {
-            eprintln!("bench: measuring {} ...", case.title());
-            let watch = Watch::start();
-            let session = sessions::compare(case, &plan, &mut Processes::default())?;
-            let result = CaseResult::new(case, &session, &plan, watch.finish());
-            measured.push(result);
-            sessions.push(session);
-        }
-        let origins: Vec<Origin> = cases.first().context("nothing to measure")?.arms.iter().map(origin).collect();
-        let results = Results {
-            schema_version: SCHEMA_VERSION,
-            allograft: env!("CARGO_PKG_VERSION").to_owned(),
-            input: self.input()?,
-            machine: Machine::this(),
-            arms: results::arms(&origins, &measured, &sessions),
-            plan,
-            cases: measured,
-            recommendation: None,
-            warnings: Vec::new(),
-            interrupted: false,
-        };
-        let kept = self.home.join("results.json");
-        fs::write(&kept, results.json()?)?;
-        command::run(Command::new(&self.allograft).args(["bench", "--from"]).arg(&kept))?;
-        println!("every run: `{}`; as a page: `allograft bench --from FILE --html OUT`", workspace::shown(&kept));
-        if let Some(path) = save {
-            fs::write(path, results::compact(&results.without_runs())?)
-                .with_context(|| format!("cannot write `{}`", path.display()))?;
-        }
-        Ok(())
-    }
-
     fn input(&self) -> Result<Input> {
         let libc = self.libc();
         let bytes = fs::read(&libc).with_context(|| format!("cannot read `{}`", libc.display()))?;
@@ -305,27 +254,6 @@ impl Bench {
         ];
         Ok(Input { kind: "program".to_owned(), commands, host: format!("rust:{target}"), host_sha256 })
     }
-}
-
-/// Checks with `allograft inspect` which allocator a program carries.
-///
-/// # Errors
-/// The program carries a different allocator.
-pub(crate) fn carries(allograft: &Path, program: &Path, expected: &str) -> Result<()> {
-    let said = command::output(Command::new(allograft).args(["inspect", "--json"]).arg(program))?;
-    let document: Value = serde_json::from_str(&said).context("`inspect --json` printed no JSON")?;
-    let file = &document["files"][0];
-    let (name, version) = (&file["malloc"]["name"], &file["malloc"]["version"]);
-    let shown = workspace::shown(program);
-    println!(
-        "{shown}: malloc {} {}, strings {}, {}",
-        name.as_str().unwrap_or("?"),
-        version.as_str().unwrap_or(""),
-        file["strings"].as_str().unwrap_or("?"),
-        file["link"].as_str().unwrap_or("?"),
-    );
-    ensure!(*name == expected, "`{shown}` carries {name}, expected `{expected}`");
-    Ok(())
 }
 
 /// Makes a link below `home` to a folder, with a name that depends on the content of the folder's `libc.a`, and returns

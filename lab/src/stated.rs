@@ -15,7 +15,8 @@ use std::fs;
 use anyhow::{Context, Result, bail, ensure};
 use measure::results::{CaseArm, Results};
 use tools::workspace;
-use xtask::page;
+
+use crate::experiment;
 
 /// The pages with such figures.
 const PAGES: [&str; 2] = ["README.md", "docs/faq.md"];
@@ -44,11 +45,7 @@ pub(crate) fn write() -> Result<()> {
 }
 
 fn sets() -> Result<BTreeMap<&'static str, Results>> {
-    let read = |set: &'static str| {
-        let path = format!("docs/figures/{set}.json");
-        Ok((set, page::figures(&path)?.with_context(|| format!("there is no `{path}`"))?))
-    };
-    SETS.into_iter().map(read).collect()
+    SETS.into_iter().map(|set| Ok((set, experiment::present(set)?))).collect()
 }
 
 /// Returns the text with every named figure updated.

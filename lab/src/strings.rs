@@ -1,14 +1,15 @@
 //! `cargo xtask bench strings`: allograft's string functions against glibc's and stock musl's, in one program.
 
 use std::ffi::OsString;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use fixtures::strings;
-use tools::{command, folder, workspace};
+use tools::{command, workspace};
 use zigcc::{Arch, Zig, ZigTarget};
+
+use crate::experiment::Bench;
 
 /// Builds the benchmark and runs it with these arguments, which `suite/strings/bench.c` lists.
 ///
@@ -16,10 +17,8 @@ use zigcc::{Arch, Zig, ZigTarget};
 /// A tool or a source is missing, or a target of the benchmark is not met.
 pub(crate) fn bench(arguments: &[String]) -> Result<()> {
     tools::prepare_for_experiments()?;
-    let folder = workspace::build().join("bench").join("strings");
-    fs::create_dir_all(&folder)?;
-    let _lock = folder::lock(&folder.join(".lock"))?;
-    let program = build(&folder)?;
+    let bench = Bench::at(workspace::build().join("bench").join("strings"))?;
+    let program = build(&bench.home)?;
     let status = Command::new(&program).args(arguments).status().context("the benchmark does not start")?;
     match status.code() {
         Some(0) => Ok(()),

@@ -2,26 +2,18 @@
 //! makes its tables in the docs.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
-use measure::report;
+use anyhow::{Context, Result, bail, ensure};
 use measure::results::Results;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
-use tools::{command, folder, workspace};
+use tools::{command, workspace};
 use xtask::linking::Musl;
-use xtask::page::{self, Table};
 
-/// The file of the figures that the docs show.
-const KEPT: &str = "docs/figures/suite.json";
-/// The place of their tables.
-const TABLE: Table = Table {
-    page: "docs/bench-figures.md",
-    begin: "<!-- suite: made by `cargo xtask bench tables` -->",
-    end: "<!-- /suite -->",
-};
+use crate::experiment::{self, Bench, save};
+
 /// The default arms: every donor, glibc, and an allocator that never frees as the lower limit.
 const ARMS: &str = "all,glibc,bump";
 
@@ -31,11 +23,8 @@ const ARMS: &str = "all,glibc,bump";
 /// # Errors
 /// allograft does not build, or reports a fault.
 pub(crate) fn bench(arguments: &[String]) -> Result<()> {
-    tools::prepare_for_one()?;
+    let experiment = Bench::open("suite")?;
     let allograft = command::build_allograft()?;
-    let home = workspace::build().join("bench");
-    fs::create_dir_all(&home)?;
-    let _lock = folder::lock(&home.join(".suite-lock"))?;
     let musl = Musl::find()?;
     let Some(include) = musl.include() else {
         bail!("the suite takes musl's headers, and {} has none here", musl.name)
@@ -50,16 +39,14 @@ pub(crate) fn bench(arguments: &[String]) -> Result<()> {
     if !given("--donors") {
         bench.args(["--donors", ARMS]);
     }
-    let whole = home.join("suite.json");
+    let whole = experiment.home.join("results.json");
     bench.arg("--save").arg(&whole);
     wait_for_the_child_when_interrupted()?;
     command::run(&mut bench)?;
     println!("every run: `{}`", workspace::shown(&whole));
     let Some(kept) = kept else { return Ok(()) };
     let results: Results = serde_json::from_str(&fs::read_to_string(&whole)?)?;
-    fs::create_dir_all(kept.parent().unwrap_or(Path::new(".")))?;
-    fs::write(&kept, measure::results::compact(&results.without_runs())?)
-        .with_context(|| format!("cannot write `{}`", kept.display()))
+    save(&results.without_runs(), &kept)
 }
 
 /// Returns the file of `--save`, and the other arguments.
@@ -88,39 +75,19 @@ fn wait_for_the_child_when_interrupted() -> Result<()> {
     Ok(())
 }
 
-/// Puts the tables of the saved figures into the docs.
-///
-/// # Errors
-/// There are no figures, or a document cannot be written.
-pub(crate) fn tables() -> Result<()> {
-    let Some(tables) = kept()? else {
-        bail!("there is no `{KEPT}`: `cargo xtask bench suite --budget 15m --save {KEPT}` on a quiet machine makes it");
-    };
-    TABLE.write(&tables)
-}
-
-/// Returns the tables of the saved figures, if there are any.
-fn kept() -> Result<Option<String>> {
-    Ok(results()?.as_ref().map(report::overview))
-}
-
-/// Returns the saved figures, if there are any.
+/// Returns the kept figures.
 ///
 /// # Errors
 /// They cannot be read, or are not from a complete run of the suite.
-pub(crate) fn results() -> Result<Option<Results>> {
-    let Some(results) = page::figures::<Results>(KEPT)? else { return Ok(None) };
-    if results.input.kind != "suite" || results.interrupted {
-        bail!(
-            "`{KEPT}` is not of a whole run of the suite: {} (interrupted: {})",
-            results.input.kind,
-            results.interrupted
-        );
-    }
+pub(crate) fn results() -> Result<Results> {
+    let results: Results = experiment::present("suite")?;
+    let (kind, interrupted) = (&results.input.kind, results.interrupted);
+    let is_whole = kind == "suite" && !interrupted;
+    ensure!(is_whole, "the figures are not of a whole run of the suite: {kind} (interrupted: {interrupted})");
     if let Some(warning) = results.warnings.first() {
-        bail!("`{KEPT}` is not of a whole run of the suite: {warning}");
+        bail!("the figures are not of a whole run of the suite: {warning}");
     }
-    Ok(Some(results))
+    Ok(results)
 }
 
 #[cfg(test)]
@@ -137,16 +104,5 @@ mod tests {
         assert_eq!(of(&["map", "--save", "a/b.json", "-q"]), (named("a/b.json"), "map -q".to_owned()));
         assert_eq!(of(&["--save=a/b.json", "map"]), (named("a/b.json"), "map".to_owned()));
         assert_eq!(of(&["map", "--budget", "20m"]), (None, "map --budget 20m".to_owned()));
-    }
-
-    /// Without saved figures, there are no tables.
-    #[test]
-    fn the_tables_in_the_docs_are_those_of_the_kept_figures() {
-        let tables = kept().unwrap().unwrap_or_default();
-        let text = fs::read_to_string(workspace::root().join(TABLE.page)).unwrap();
-        let same = TABLE.replaced(&text, &tables).unwrap() == text;
-        assert!(same, "`{}` has other tables than `{KEPT}`: `cargo xtask bench tables`", TABLE.page);
-        let length = fs::metadata(workspace::root().join(KEPT)).map_or(0, |file| file.len());
-        assert!(length < 1_000_000, "`{KEPT}` has {length} bytes");
     }
 }

@@ -55,6 +55,17 @@ pub fn build_allograft() -> Result<PathBuf> {
     build_allograft_with(&[])
 }
 
+/// Returns the path of an allograft that the user named; without one, builds it with optimisations.
+///
+/// # Errors
+/// When there is no such program, or it does not build.
+pub fn given_or_built(program: Option<&Path>) -> Result<PathBuf> {
+    match program {
+        Some(program) => program.canonicalize().with_context(|| format!("no `{}`", program.display())),
+        None => build_allograft(),
+    }
+}
+
 /// Builds cargo's subcommand.
 ///
 /// # Errors

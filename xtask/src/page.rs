@@ -1,41 +1,23 @@
-//! Tables in the docs that commands write: the text between two lines of a page, which stay. Also the figures that the
-//! tables are made from.
+//! Tables in the docs that commands write: the text between two lines of a page, which stay.
 
 use std::fs;
 
-use anyhow::{Context, Result, bail};
-use serde::de::DeserializeOwned;
+use anyhow::{Context, Result, ensure};
 
 use tools::workspace;
 
-/// The text in place of tables whose figures have not been measured.
-const NO_FIGURES: &str = "No figures are kept yet.";
-
-/// Returns the figures that a file of the workspace keeps; `None` if there is no such file.
-///
-/// # Errors
-/// When it cannot be read, or has a different form.
-pub fn figures<T: DeserializeOwned>(kept: &str) -> Result<Option<T>> {
-    let path = workspace::root().join(kept);
-    if !path.is_file() {
-        return Ok(None);
-    }
-    let bytes = fs::read(path).with_context(|| format!("cannot read `{kept}`"))?;
-    serde_json::from_slice(&bytes).with_context(|| format!("`{kept}` holds no such figures")).map(Some)
-}
-
 /// The place of a table.
 #[derive(Debug, Clone, Copy)]
-pub struct Table {
+pub struct Table<'t> {
     /// The page's path from the workspace's root.
-    pub page: &'static str,
+    pub page: &'t str,
     /// The line before the table.
-    pub begin: &'static str,
+    pub begin: &'t str,
     /// The line after it.
-    pub end: &'static str,
+    pub end: &'t str,
 }
 
-impl Table {
+impl Table<'_> {
     /// Writes the table into the page, and prints the page's name.
     ///
     /// # Errors
@@ -53,6 +35,18 @@ impl Table {
         Ok(())
     }
 
+    /// Checks that the page has this table.
+    ///
+    /// # Errors
+    /// When it has a different one, when it cannot be read, or lacks one of the two lines.
+    pub fn check(&self, text: &str) -> Result<()> {
+        let path = workspace::root().join(self.page);
+        let page = fs::read_to_string(&path).with_context(|| format!("cannot read `{}`", self.page))?;
+        let begin = self.begin;
+        ensure!(self.replaced(&page, text)? == page, "`{}` has another table than is made now: {begin}", self.page);
+        Ok(())
+    }
+
     /// Returns the page with this table.
     ///
     /// # Errors
@@ -62,46 +56,6 @@ impl Table {
         let (before, rest) = page.split_once(begin).with_context(|| format!("`{name}` has no line `{begin}`"))?;
         let (_, after) = rest.split_once(end).with_context(|| format!("`{name}` has no line `{end}` behind that"))?;
         Ok(format!("{before}{begin}\n\n{}\n\n{end}{after}", text.trim_end()))
-    }
-}
-
-/// A table that is made of kept figures.
-#[derive(Debug, Clone, Copy)]
-pub struct KeptTable<T> {
-    /// The path of the file of figures, from the workspace's root.
-    pub figures: &'static str,
-    /// The place of the table.
-    pub place: Table,
-    /// Makes the table of the figures.
-    pub text: fn(&T) -> String,
-}
-
-impl<T: DeserializeOwned> KeptTable<T> {
-    /// Puts the table of the kept figures into its page; without figures, a line that says so.
-    ///
-    /// # Errors
-    /// When the figures cannot be read, or the page cannot be written.
-    pub fn write(&self) -> Result<()> {
-        self.place.write(&self.current()?)
-    }
-
-    /// Checks that the page has the table of the kept figures.
-    ///
-    /// # Errors
-    /// When it has a different table, when the figures or the page cannot be read, or the page has no place for the
-    /// table.
-    pub fn check(&self) -> Result<()> {
-        let page = self.place.page;
-        let text = fs::read_to_string(workspace::root().join(page)).with_context(|| format!("cannot read `{page}`"))?;
-        if self.place.replaced(&text, &self.current()?)? != text {
-            bail!("`{page}` has another table than `{}` makes: `cargo xtask bench tables`", self.figures);
-        }
-        Ok(())
-    }
-
-    fn current(&self) -> Result<String> {
-        let figures: Option<T> = figures(self.figures)?;
-        Ok(figures.map_or_else(|| NO_FIGURES.to_owned(), |figures| (self.text)(&figures)))
     }
 }
 

@@ -63,7 +63,11 @@ pub fn compare_all(cases: &[Case], plan: &Plan) -> Result<(Vec<CaseResult>, Vec<
     for (at, comparison) in comparisons.iter_mut().enumerate() {
         let now = clock.now();
         let share = plan.budget.saturating_sub(now) / u32::try_from(count - at)?;
-        comparison.measure_memory(Until { aim: now + share, end: None }, &mut tools);
+        let until = Until { aim: now + share, end: None };
+        comparison.measure_memory(until, &mut tools);
+        if plan.count_calls {
+            comparison.count_calls(until, &mut tools);
+        }
     }
     let until = Until { aim: plan.budget, end: None };
     loop {

@@ -52,7 +52,7 @@ impl Rate {
 
 /// Returns the requests per second of each rate, in ascending order. `capacity`: those that the slowest arm answers at
 /// full load.
-pub fn per_second(rates: &[Rate], capacity: f64) -> Vec<u64> {
+pub(crate) fn per_second(rates: &[Rate], capacity: f64) -> Vec<u64> {
     let mut rates: Vec<u64> = rates.iter().map(|rate| rate.per_second(capacity)).collect();
     rates.sort_unstable();
     rates.dedup();
@@ -101,11 +101,11 @@ pub fn overload(case: &Case, tools: &mut Tools<'_>) -> Result<u64, SessionError>
 
 /// The results at equal rates.
 #[derive(Debug, Clone)]
-pub struct Curve {
+pub(crate) struct Curve {
     /// In ascending order.
-    pub rates: Vec<RateResult>,
+    pub(crate) rates: Vec<RateResult>,
     /// Rates for which there was no time.
-    pub left_out: Vec<u64>,
+    pub(crate) left_out: Vec<u64>,
 }
 
 /// Measures the arms of a case at each of the rates, until `end` on the clock of `tools`. Every arm runs once in a
@@ -114,7 +114,7 @@ pub struct Curve {
 ///
 /// # Errors
 /// The first arm cannot be run.
-pub fn measure(
+pub(crate) fn measure(
     case: &Case,
     rates: &[u64],
     plan: &Plan,

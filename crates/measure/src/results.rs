@@ -1,15 +1,17 @@
 //! The results document: the measured programs and the machine, every raw run, and the conclusions.
 //! Reports are made from the document alone, so a report made later equals the one made after the measurement.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::case::{Case, title};
 use crate::executor::{Calls, Figures, Memory, Status};
-use crate::machine::{Disturbance, Machine};
-use crate::rates::RateResult;
+use crate::machine::{Disturbance, Machine, Watch};
+use crate::rates::{self, Rate, RateResult};
 use crate::recommendation::Recommendation;
-use crate::session::{ArmRuns, Plan, Run, Session, Stopped, log_ratios, processor_log_ratios};
+use crate::session::{ArmRuns, Plan, Run, Session, SessionError, Stopped, Tools, log_ratios, processor_log_ratios};
 use crate::statistics::{Method, Ratio, Spread, geometric_mean, median};
 
 /// The version of the document. Fields may be added, never renamed.
@@ -299,6 +301,9 @@ impl CaseArm {
     }
 }
 
+/// The limit for a run at a rate: this many times the longest run at full load, plus this time.
+const PATIENCE: (u32, Duration) = (20, Duration::from_secs(30));
+
 impl CaseResult {
     /// Returns the results of one comparison.
     pub fn new(case: &Case, session: &Session, plan: &Plan, disturbance: Disturbance) -> CaseResult {
@@ -340,6 +345,33 @@ impl CaseResult {
     pub fn least_requests_per_second(&self) -> Option<f64> {
         let measured = self.arms.iter().filter(|arm| arm.failure.is_none());
         measured.filter_map(|arm| Some(arm.typical?.service?.requests_per_second)).reduce(f64::min)
+    }
+
+    /// Measures the case, a server, at equal rates of requests, until `end` on the clock of `tools`, and adds that to
+    /// its results at full load. Arms that failed there are left out. Returns the rates for which there was no time.
+    ///
+    /// # Errors
+    /// The first arm cannot be run.
+    pub fn add_rates(
+        &mut self,
+        case: &Case,
+        rates: &[Rate],
+        plan: &Plan,
+        end: Duration,
+        tools: &mut Tools<'_>,
+    ) -> Result<Vec<u64>, SessionError> {
+        let mut case = case.clone();
+        for (arm, measured) in case.arms.iter_mut().zip(&self.arms) {
+            arm.broken.clone_from(&measured.failure);
+        }
+        let rates = rates::per_second(rates, self.least_requests_per_second().unwrap_or_default());
+        let slowest = self.arms.iter().filter_map(|arm| Some(arm.typical?.wall_s)).fold(0.0, f64::max);
+        let limit = Duration::from_secs_f64(slowest) * PATIENCE.0 + PATIENCE.1;
+        let watch = Watch::start();
+        let curve = rates::measure(&case, &rates, plan, (end, limit), tools)?;
+        self.disturbance = self.disturbance.and(watch.finish());
+        self.rates = curve.rates;
+        Ok(curve.left_out)
     }
 
     /// Describes the end of its runs, if it may be unintended: a linter ends with an error code, and so does a program

@@ -1,7 +1,5 @@
 //! Measures real programs: their work, their memory when they are idle, and their start-up.
 
-use std::time::Duration;
-
 use anyhow::Result;
 use measure::case::Case;
 use measure::results::CaseResult;
@@ -10,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use xtask::sessions;
 
 use super::idle::{self, IdleMemory};
+use crate::experiment::Bench;
 
 /// The figures.
 #[derive(Debug, Serialize, Deserialize)]
@@ -22,54 +21,32 @@ pub(crate) struct Measured {
     pub(super) starts: Vec<CaseResult>,
 }
 
-/// The time for timed runs.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Time {
-    /// A single round, whatever time it takes.
-    pub(crate) quick: bool,
-    /// For all runs together.
-    pub(crate) minutes: u64,
-    /// The share of the programs' work, from 0 to 1. The rest is for their starts.
-    pub(crate) of_works: f64,
-}
-
 impl Measured {
     /// Measures the work and the starts of programs, and for each pair of `waiting` the memory of a process that a
-    /// script makes idle.
+    /// script makes idle. `of_works`: the share of the time for the work, from 0 to 1; the rest is for the starts.
     ///
     /// # Errors
     /// An arm fails, its result differs from stock's, or it never gets idle.
     pub(crate) fn measure<'c>(
+        bench: &Bench,
         works: &[Case],
         starts: &[Case],
         waiting: impl Iterator<Item = (String, &'c Case)>,
-        time: Time,
+        of_works: f64,
     ) -> Result<Measured> {
         Ok(Measured {
-            works: time.compared(works, time.of_works, 100)?,
-            starts: time.compared(starts, 1.0 - time.of_works, 1000)?,
+            works: compared(bench, works, of_works, 100)?,
+            starts: compared(bench, starts, 1.0 - of_works, 1000)?,
             idle: waiting.map(|(script, case)| idle::measure_idle(&script, case)).collect::<Result<_>>()?,
         })
     }
 }
 
-impl Time {
-    /// Measures the cases for a share of the time, from 0 to 1, with at most `most_rounds` rounds each.
-    ///
-    /// # Errors
-    /// An arm fails, or its result differs from stock's.
-    pub(crate) fn compared(self, cases: &[Case], share: f64, most_rounds: usize) -> Result<Vec<CaseResult>> {
-        let minutes = if self.quick { 0.0 } else { self.minutes as f64 * share };
-        let plan = Plan {
-            budget: Duration::from_secs_f64(minutes * 60.0),
-            least_rounds: if self.quick { 1 } else { 10 },
-            most_rounds,
-            precision: 0.02,
-            of_the_difference: 0.0,
-            memory_runs: if self.quick { 1 } else { 3 },
-            count_calls: false,
-            ..Plan::default()
-        };
-        Ok(sessions::compare_all(cases, &plan)?.0)
-    }
+/// Measures the cases for a share of the time, from 0 to 1, with at most `most_rounds` rounds each.
+///
+/// # Errors
+/// An arm fails, or its result differs from stock's.
+pub(crate) fn compared(bench: &Bench, cases: &[Case], share: f64, most_rounds: usize) -> Result<Vec<CaseResult>> {
+    let plan = Plan { most_rounds, precision: 0.02, ..bench.plan(10, share) };
+    Ok(sessions::compare_all(cases, &plan)?.0)
 }

@@ -1,6 +1,5 @@
 //! The tables of real programs: time, memory and start-up by arm.
 
-use measure::machine::Machine;
 use measure::report::{bytes, quotient, ratio, seconds};
 use measure::results::CaseArm;
 
@@ -15,8 +14,8 @@ pub(crate) struct Content<'c> {
     pub(crate) measured: &'c Measured,
     /// A description of a program's work, by the program's name.
     pub(crate) about: fn(&str) -> &'static str,
-    pub(crate) machine: &'c Machine,
-    pub(crate) allograft: &'c str,
+    /// The machine and the version.
+    pub(crate) origin: &'c str,
 }
 
 /// Returns the tables, with a line about the measurement.
@@ -39,11 +38,10 @@ pub(crate) fn text(content: &Content<'_>) -> String {
         text.push_str(&row([&*case.name], case.arms.iter().enumerate().map(time)));
     }
     format!(
-        "{text}\n{}; allograft {}. Times of stock are medians; the others are ratios to stock's time in the same \
+        "{text}\n{}. Times of stock are medians; the others are ratios to stock's time in the same \
          round, with the interval in which they lie at 95 %. Peaks are medians of runs of their own; an idle process \
          was read {} seconds after its work, the median of {} runs; ratios in brackets are to stock.\n",
-        content.machine.description(),
-        content.allograft,
+        content.origin,
         idle::CALM.as_secs(),
         idle::RUNS,
     )

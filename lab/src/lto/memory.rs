@@ -18,6 +18,9 @@ use super::pages::{self, Pages};
 use super::{Linker, Load, load};
 use tools::command;
 
+use crate::experiment::Bench;
+use crate::profiles::median;
+
 /// The interval between two samples of figures for which the kernel keeps no maximum.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -65,7 +68,7 @@ struct Sizes {
 pub(crate) fn bench(args: &MemoryArgs) -> Result<()> {
     args.pages.present(Path::new(pages::SYSTEM))?;
     ensure!(args.rounds > 0, "`--rounds 0` measures nothing");
-    let Load { lld, home, objects, allograft, _lock } = load()?;
+    let Load { lld, bench: Bench { home, .. }, objects, allograft } = &load()?;
     let mut arms = Vec::new();
     for name in std::iter::once("glibc").chain(args.donors.iter().map(String::as_str)) {
         let Some(told) = args.pages.options(name) else {
@@ -75,7 +78,7 @@ pub(crate) fn bench(args: &MemoryArgs) -> Result<()> {
         let mut preload = None;
         if name != "glibc" {
             let file = home.join(format!("lib{name}.so"));
-            let mut emit = Command::new(&allograft);
+            let mut emit = Command::new(allograft);
             emit.args(["--quiet", "emit", "--target", "x86_64-linux-gnu", "--as", "shared", "--donor", name, "-o"]);
             emit.arg(&file).args(told.settings.iter().flat_map(|setting| ["--set", setting]));
             command::output(&mut emit)?;
@@ -87,7 +90,7 @@ pub(crate) fn bench(args: &MemoryArgs) -> Result<()> {
     for _ in 0..args.rounds {
         for (name, preload, variables, found) in &mut arms {
             let began = Instant::now();
-            let (sizes, sum) = link(&lld, &home, &objects, args.threads, preload.as_deref(), variables)
+            let (sizes, sum) = link(lld, home, objects, args.threads, preload.as_deref(), variables)
                 .with_context(|| format!("the link with {name}"))?;
             if expected.get_or_insert(sum) != &sum {
                 bail!("the program that was linked with {name} is another one than with glibc's malloc");
@@ -117,11 +120,6 @@ pub(crate) fn bench(args: &MemoryArgs) -> Result<()> {
         println!();
     }
     Ok(())
-}
-
-fn median(mut values: Vec<u64>) -> u64 {
-    values.sort_unstable();
-    values[values.len() / 2]
 }
 
 /// Links once. Returns the memory, and the SHA-256 of the linked program.
@@ -254,10 +252,5 @@ mod tests {
         assert!(sizes.committed_peak <= sizes.mapped_peak && sizes.mapped <= sizes.mapped_peak, "{sizes:?}");
         let failed = followed(Command::new("/bin/sh").args(["-c", "exit 3"]).stdin(Stdio::null())).unwrap_err();
         assert!(failed.to_string().contains("Exited"), "{failed}");
-    }
-
-    #[test]
-    fn the_median_is_a_value() {
-        assert_eq!(median(vec![3, 1, 2]), 2);
     }
 }

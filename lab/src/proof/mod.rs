@@ -6,18 +6,20 @@ mod compilers;
 mod musl;
 mod table;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use builds::{Build, Mode, Set};
 use tools::{command, folder};
+
+use crate::experiment::parallel;
 
 /// The share of its work that each program does, in percent; and the seconds after which it counts as hanging.
 const SCALE: &str = "3";
@@ -87,10 +89,7 @@ pub(crate) fn run(args: &ProofArgs) -> Result<()> {
     fs::create_dir_all(&folder)?;
     if !args.table {
         let _lock = folder::lock(&compilers::folder().join(".lock"))?;
-        let allograft = match &args.allograft {
-            Some(program) => program.canonicalize().with_context(|| format!("no `{}`", program.display()))?,
-            None => command::build_allograft()?,
-        };
+        let allograft = command::given_or_built(args.allograft.as_deref())?;
         run_all(args, &allograft, &folder)?;
     }
     table::show(&folder, args.write)
@@ -107,7 +106,7 @@ fn run_all(args: &ProofArgs, allograft: &Path, folder: &Path) -> Result<()> {
     let digest = digest(allograft)?;
     let builds = builds::all();
     let programs = builds::programs()?;
-    let mut jobs = VecDeque::new();
+    let mut jobs = Vec::new();
     for (index, build) in builds.iter().enumerate() {
         let title = build.title();
         if !args.only.is_empty() && !args.only.iter().any(|part| title.contains(part)) {
@@ -118,42 +117,35 @@ fn run_all(args: &ProofArgs, allograft: &Path, folder: &Path) -> Result<()> {
             let done = |name: &String| kept.get(name).is_some_and(|outcome| !matches!(outcome, Outcome::Stock(_)));
             let wanted = |name: &String| args.programs.is_empty() || args.programs.contains(name);
             for program in programs.iter().filter(|(name, _)| wanted(name) && !done(name)) {
-                jobs.push_back(Job { build: index, mode, program: program.clone() });
+                jobs.push(Job { build: index, mode, program: program.clone() });
             }
         }
     }
-    let total = jobs.len();
-    let (jobs, kept) = (Mutex::new(jobs), Mutex::new(()));
-    let work = || -> Result<()> {
-        loop {
-            let next = jobs.lock().ok().and_then(|mut jobs| Some((jobs.pop_front()?, jobs.len())));
-            let Some((job, left)) = next else { return Ok(()) };
-            let build = &builds[job.build];
-            let results = |stripped| Results::load(folder, build, job.mode, stripped, &digest);
-            let passed = [false, true].map(|stripped| results(stripped).grafts.remove(&job.program.0));
-            let outcomes = outcomes(build, &job, allograft, passed)?;
-            let _guard = kept.lock();
-            for (stripped, (outcome, graft)) in [false, true].into_iter().zip(outcomes) {
-                let kind = if stripped { "stripped" } else { "symbols" };
-                if matches!(outcome, Outcome::Failed(_) | Outcome::Stock(_)) {
-                    let shown: String = format!("{outcome:?}").chars().take(600).collect();
-                    eprintln!("{} {} {kind} {}: {shown}", build.title(), job.mode.name(), job.program.0);
-                }
-                let mut results = results(stripped);
-                results.programs.insert(job.program.0.clone(), outcome);
-                results.grafts.extend(graft.map(|graft| (job.program.0.clone(), graft)));
-                results.keep(folder)?;
+    let kept = Mutex::new(());
+    let work = |number: usize| -> Result<()> {
+        let job = &jobs[number];
+        let build = &builds[job.build];
+        let results = |stripped| Results::load(folder, build, job.mode, stripped, &digest);
+        let passed = [false, true].map(|stripped| results(stripped).grafts.remove(&job.program.0));
+        let outcomes = outcomes(build, job, allograft, passed)?;
+        let _guard = kept.lock();
+        for (stripped, (outcome, graft)) in [false, true].into_iter().zip(outcomes) {
+            let kind = if stripped { "stripped" } else { "symbols" };
+            if matches!(outcome, Outcome::Failed(_) | Outcome::Stock(_)) {
+                let shown: String = format!("{outcome:?}").chars().take(600).collect();
+                eprintln!("{} {} {kind} {}: {shown}", build.title(), job.mode.name(), job.program.0);
             }
-            if left % 50 == 0 {
-                eprintln!("proof: {} of {total}", total - left);
-            }
+            let mut results = results(stripped);
+            results.programs.insert(job.program.0.clone(), outcome);
+            results.grafts.extend(graft.map(|graft| (job.program.0.clone(), graft)));
+            results.keep(folder)?;
         }
+        if (number + 1).is_multiple_of(50) {
+            eprintln!("proof: {} of {}", number + 1, jobs.len());
+        }
+        Ok(())
     };
-    std::thread::scope(|scope| {
-        let other = scope.spawn(work);
-        let own = work();
-        own.and(other.join().unwrap_or_else(|_| bail!("a thread of the proof died")))
-    })
+    parallel(jobs.len(), work).map(drop)
 }
 
 impl Results {

@@ -3,13 +3,15 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use anyhow::{Context, Result};
 use fixtures::shell::word;
 use serde_json::Value;
 use tools::packages::{self, Package};
 use tools::{command, folder, workspace};
+
+use crate::builds::Part;
 
 /// Redis from Debian: the version, the SHA-256 of the archive, and the folder that is unpacked.
 const REDIS: (&str, &str) = ("7.0.15", "4b1dc4ee6d622a09fff9c6777191209750fb5e5a725ef78ea012d6eef4c22982");
@@ -21,16 +23,6 @@ const REDIS_RELEASE: &str = "#define REDIS_GIT_SHA1 \"00000000\"\n#define REDIS_
 /// of redis-benchmark. All tests have the same number of requests, so the mean is the harmonic one.
 const REDIS_RATE: &str =
     r#"awk -F '","' 'NR > 1 { sum += 1 / $2; n++ } END { printf "{\"requests_per_second\": %.1f}\n", n / sum }'"#;
-
-/// Sources that are compiled with the same flags.
-pub(crate) struct Part {
-    /// The name of the folder for its objects.
-    pub(crate) name: &'static str,
-    pub(crate) sources: Vec<PathBuf>,
-    pub(crate) flags: Vec<String>,
-    /// Whether the linker takes only the objects that are needed.
-    pub(crate) is_archive: bool,
-}
 
 /// A program in C.
 pub(super) struct Program {
@@ -139,16 +131,10 @@ impl Sources {
             },
             Program {
                 name: "http",
-                parts: vec![self.http()],
+                parts: vec![Part::suite("http")],
                 run: Run::Server(words(connections.to_owned()), [load(2), load(1)]),
             },
         ])
-    }
-
-    /// The suite's server, which is also its own load generator.
-    pub(super) fn http(&self) -> Part {
-        let source = workspace::root().join("suite/http/http.c");
-        Part { name: "http", sources: vec![source], flags: Vec::new(), is_archive: false }
     }
 
     fn sqlite(&self) -> Part {
@@ -227,13 +213,4 @@ fn sources(folder: &Path, without: &[&str]) -> Result<Vec<PathBuf>> {
     files.retain(|path| !without.iter().any(|name| path.ends_with(name)));
     files.sort();
     Ok(files)
-}
-
-/// Runs `ar`, which comes with C compilers, to put objects into a new archive.
-///
-/// # Errors
-/// `ar` fails.
-pub(super) fn archive(objects: &[PathBuf], out: &Path) -> Result<()> {
-    let _ = fs::remove_file(out);
-    command::output(Command::new("ar").arg("rcs").arg(out).args(objects)).map(drop)
 }

@@ -20,38 +20,39 @@ use measure::process::{Compared, Processes};
 use measure::session::{Plan, Session};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use tools::{command, corpus as corpus_step, folder, workspace};
-use xtask::page::{self, Table};
+use tools::{command, corpus as corpus_step, workspace};
+use xtask::page::Table;
 use xtask::sessions;
 
+use crate::experiment::{self, Bench};
 use source::Source;
 use work::Work;
 
 /// The limit for all runs of a program's work.
 const LIMIT: Duration = Duration::from_secs(1800);
 
-/// The programs of an architecture: the file of the kept figures, and their tables in the docs.
+/// The programs of an architecture: the name of the kept figures, and their tables in the docs.
 #[derive(Debug)]
 struct Sheet {
     arch: Arch,
     kept: &'static str,
-    table: Table,
+    table: Table<'static>,
 }
 
 const SHEETS: [Sheet; 2] = [
     Sheet {
         arch: Arch::X86_64,
-        kept: "docs/figures/released.json",
+        kept: "released",
         table: of_page("<!-- made by `cargo xtask bench released --write` -->"),
     },
     Sheet {
         arch: Arch::Aarch64,
-        kept: "docs/figures/released-aarch64.json",
+        kept: "released-aarch64",
         table: of_page("<!-- made by `cargo xtask bench released --arch aarch64 --write` -->"),
     },
 ];
 
-const fn of_page(begin: &'static str) -> Table {
+const fn of_page(begin: &'static str) -> Table<'static> {
     Table { page: "docs/released.md", begin, end: "<!-- end of the tables of released programs -->" }
 }
 
@@ -152,14 +153,9 @@ pub(crate) fn bench(args: &ReleasedArgs) -> Result<()> {
     }
     tools::prepare_for_experiments()?;
     corpus_step::prepare()?;
-    let allograft = match &args.allograft {
-        Some(program) => program.canonicalize().with_context(|| format!("no `{}`", program.display()))?,
-        None => command::build_allograft()?,
-    };
-    let home = workspace::build().join("released");
-    fs::create_dir_all(&home)?;
-    let _lock = folder::lock(&home.join(".lock"))?;
-    let inputs = work::inputs(&home)?;
+    let allograft = command::given_or_built(args.allograft.as_deref())?;
+    let bench = Bench::at(workspace::build().join("released"))?;
+    let inputs = work::inputs(&bench.home)?;
     let version = command::output(Command::new(&allograft).arg("--version"))?;
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let mut document = Document {
@@ -184,9 +180,8 @@ pub(crate) fn bench(args: &ReleasedArgs) -> Result<()> {
             }
         }
         // The file is written after each program, so that nothing is lost if a later one fails.
-        if let Some(save) = &args.save {
-            fs::write(save, measure::results::compact(&document)?)
-                .with_context(|| format!("cannot write `{}`", save.display()))?;
+        if let Some(file) = &args.save {
+            experiment::save(&document, file)?;
         }
     }
     print!("{}", table::text(&document, sheet.arch));
@@ -196,9 +191,7 @@ pub(crate) fn bench(args: &ReleasedArgs) -> Result<()> {
 
 impl Sheet {
     fn kept(&self) -> Result<Document> {
-        let Sheet { kept, .. } = self;
-        let none = || format!("there is no `{kept}`: `cargo xtask bench released --save {kept}` makes it");
-        page::figures(kept)?.with_context(none)
+        experiment::present(self.kept)
     }
 }
 
@@ -310,9 +303,7 @@ mod tests {
     #[test]
     fn the_tables_in_the_docs_are_those_of_the_kept_figures() {
         for sheet in &SHEETS {
-            let page = fs::read_to_string(workspace::root().join(sheet.table.page)).unwrap();
-            let same = sheet.table.replaced(&page, &table::text(&sheet.kept().unwrap(), sheet.arch)).unwrap() == page;
-            assert!(same, "another table than `{}`: `cargo xtask bench released --write`", sheet.kept);
+            sheet.table.check(&table::text(&sheet.kept().unwrap(), sheet.arch)).unwrap();
         }
     }
 }

@@ -31,32 +31,22 @@ mod symbols;
 mod tests;
 mod tracee;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result, bail, ensure};
-use measure::machine::Machine as Computer;
-use measure::results;
-use tools::{command, folder, workspace};
-use xtask::page::{KeptTable, Table};
+use tools::command;
 
-use crate::grafts::{self, Workshop};
+use crate::builds::{self, Part, Workshop};
+use crate::experiment::{Bench, Experiment, Figures, Record, parallel};
 use machine::Machine;
-use report::{Figures, RealRow, Row};
+use report::{RealRow, Row, Scaling};
 
-/// The tables in the docs.
-pub(crate) const TABLE: KeptTable<Figures> = KeptTable {
-    figures: "docs/figures/scaling.json",
-    place: Table {
-        page: "docs/scaling.md",
-        begin: "<!-- scaling: made by `cargo xtask bench tables` -->",
-        end: "<!-- /scaling -->",
-    },
-    text: report::tables,
-};
+/// The experiment.
+pub(crate) const EXPERIMENT: Experiment<Record<Scaling>> =
+    Experiment { name: "scaling", programs: &[], minutes: 0, table: report::tables };
+
+impl Figures for Scaling {}
 
 const PATTERNS: [&str; 5] = ["map", "larson", "pipeline", "exchange", "records"];
 const THREADS: [u64; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
@@ -116,58 +106,42 @@ pub(crate) fn bench(args: &ScalingArgs) -> Result<()> {
         println!("{:#?}", outcome.with_context(|| format!("`{}`", program.display()))?);
         return Ok(());
     }
-    tools::prepare_for_one()?;
+    let bench = Bench::open(EXPERIMENT.name)?;
     // The graft is the same whether the program that makes it is optimised or not.
     let allograft = command::build_for_tests(&[])?;
-    let home = workspace::build().join("bench").join("scaling");
-    fs::create_dir_all(&home)?;
-    let _lock = folder::lock(&home.join(".lock"))?;
-    let arms = arms(&allograft, &home, &args.donor)?;
+    let arms = arms(&Workshop::new(&bench.home, &allograft)?, &args.donor)?;
     let patterns: Vec<&str> = PATTERNS
         .into_iter()
         .filter(|name| args.pattern.is_empty() || args.pattern.iter().any(|it| it == name))
         .collect();
     let threads = if args.threads.is_empty() { THREADS.to_vec() } else { args.threads.clone() };
-    let figures = Figures {
-        schema_version: 1,
-        allograft: env!("CARGO_PKG_VERSION").to_owned(),
-        machine: Computer::this(),
+    let figures = Record::new(Scaling {
         pairs: args.pairs,
         real_pairs: REAL_PAIRS,
         rows: step_all(&arms, &patterns, &threads, args)?,
         real: time_all(&arms, &patterns)?,
-    };
-    println!("{}", report::tables(&figures));
-    if let Some(path) = &args.save {
-        fs::write(path, results::compact(&figures)?).with_context(|| format!("cannot write `{}`", path.display()))?;
-    }
-    Ok(())
+    });
+    EXPERIMENT.keep(&bench, figures, args.save.as_deref())
 }
 
 /// Links the program for each allocator.
-fn arms(allograft: &Path, home: &Path, chosen: &[String]) -> Result<Vec<Arm>> {
-    let workshop = Workshop::new(home)?;
-    let source = workspace::root().join("lab/programs/scaling.c");
-    let sources = [source.clone()];
-    let is_chosen = |name: &str| chosen.is_empty() || chosen.iter().any(|it| it == name);
+fn arms(workshop: &Workshop, chosen: &[String]) -> Result<Vec<Arm>> {
     let mut names = vec!["stock".to_owned(), "glibc".to_owned()];
-    names.extend(grafts::donors(allograft)?.into_iter().map(|donor| donor.name));
+    names.extend(builds::donors(&workshop.allograft)?.into_iter().map(|donor| donor.name));
     if let Some(unknown) = chosen.iter().find(|name| !names.contains(name)) {
         bail!("no allocator `{unknown}`; expected {}", names.join(", "));
     }
-    let mut arms = Vec::new();
-    for name in names.into_iter().filter(|name| is_chosen(name)) {
+    let source = || Part::source("lab/programs/scaling.c");
+    let linked = names.into_iter().filter(|name| chosen.is_empty() || chosen.contains(name)).map(|name| {
+        let donor = ["--donor", name.as_str()];
         let program = match name.as_str() {
-            "glibc" => workshop.link_glibc(&source)?,
-            _ => {
-                let donor = ["--donor", name.as_str()];
-                let graft = (name != "stock").then_some((allograft, donor.as_slice()));
-                workshop.link_sources(&name, graft, &sources)?.pop().context("no program was linked")?
-            }
+            "glibc" => workshop.with_static_glibc("scaling", source())?,
+            "stock" => workshop.with_musl("stock", None, &[source()])?.remove(0),
+            _ => workshop.with_musl(&name, Some(&donor), &[source()])?.remove(0),
         };
-        arms.push(Arm { name, program });
-    }
-    Ok(arms)
+        Ok(Arm { name, program })
+    });
+    linked.collect()
 }
 
 /// Steps each program with each number of threads.
@@ -178,30 +152,15 @@ fn step_all(arms: &[Arm], patterns: &[&str], threads: &[u64], args: &ScalingArgs
             jobs.extend(threads.iter().map(|threads| (*pattern, arm, *threads)));
         }
     }
-    let rows = Mutex::new(Vec::new());
-    let next = AtomicUsize::new(0);
-    let work = || -> Result<()> {
-        loop {
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            let Some((pattern, arm, threads)) = jobs.get(number) else { return Ok(()) };
-            let pairs = if *threads >= MANY { args.pairs / 2 } else { args.pairs };
-            let arguments = [pattern.to_string(), threads.to_string(), pairs.to_string(), (WARM * pairs).to_string()];
-            let run = || format!("{}: `{pattern}` with {threads} threads", arm.name);
-            let outcome =
-                Machine::start(&arm.program, &arguments, args.check).and_then(Machine::run).with_context(run)?;
-            eprintln!("bench: {} of {}: {}", number + 1, jobs.len(), run());
-            let row = Row::new(pattern, &arm.name, *threads, &outcome);
-            rows.lock().map_err(|_| anyhow::anyhow!("a thread panicked"))?.push((number, row));
-        }
-    };
-    let count = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..count).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().try_for_each(|worker| worker.join().unwrap_or_else(|_| bail!("a thread panicked")))
-    })?;
-    let mut rows = rows.into_inner().map_err(|_| anyhow::anyhow!("a thread panicked"))?;
-    rows.sort_by_key(|(number, _)| *number);
-    Ok(rows.into_iter().map(|(_, row)| row).collect())
+    parallel(jobs.len(), |number| {
+        let (pattern, arm, threads) = jobs[number];
+        let pairs = if threads >= MANY { args.pairs / 2 } else { args.pairs };
+        let arguments = [pattern.to_string(), threads.to_string(), pairs.to_string(), (WARM * pairs).to_string()];
+        let run = || format!("{}: `{pattern}` with {threads} threads", arm.name);
+        let outcome = Machine::start(&arm.program, &arguments, args.check).and_then(Machine::run).with_context(run)?;
+        eprintln!("bench: {} of {}: {}", number + 1, jobs.len(), run());
+        Ok(Row::new(pattern, &arm.name, threads, &outcome))
+    })
 }
 
 /// Runs the programs with 1 and 2 threads, in turns.

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use measure::machine::Machine;
 use serde::{Deserialize, Serialize};
 
 use super::machine::Outcome;
+use crate::experiment::Record;
 
 /// The most names of functions and of data that are kept.
 const NAMES: usize = 3;
@@ -15,10 +15,7 @@ const MOST_OF_NAME: usize = 40;
 
 /// All figures.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Figures {
-    pub(crate) schema_version: u32,
-    pub(crate) allograft: String,
-    pub(crate) machine: Machine,
+pub(crate) struct Scaling {
     /// Measured rounds of each thread, halved from 64 threads on.
     pub(crate) pairs: u64,
     /// Rounds for real times.
@@ -92,7 +89,8 @@ impl Row {
 }
 
 /// Makes the tables of the page.
-pub(crate) fn tables(figures: &Figures) -> String {
+pub(crate) fn tables(record: &Record<Scaling>) -> String {
+    let figures = &record.figures;
     let mut patterns: Vec<&str> = figures.rows.iter().map(|row| row.pattern.as_str()).collect();
     patterns.dedup();
     let mut text = String::new();
@@ -106,11 +104,11 @@ pub(crate) fn tables(figures: &Figures) -> String {
         text.push_str(&last(&rows));
     }
     let _ = writeln!(text, "### Real times\n\n{}", real(figures));
-    let Figures { pairs, allograft, machine, .. } = figures;
+    let pairs = figures.pairs;
     let _ = writeln!(
         text,
-        "Stepped on {}; allograft {allograft}; {pairs} rounds of each thread, {} with 64 threads and more.",
-        machine.description(),
+        "Stepped on {}; {pairs} rounds of each thread, {} with 64 threads and more.",
+        record.origin(),
         pairs / 2
     );
     text
@@ -185,7 +183,7 @@ fn digits(value: f64) -> String {
 }
 
 /// Speed with two threads to that with one: measured, and on the model.
-fn real(figures: &Figures) -> String {
+fn real(figures: &Scaling) -> String {
     let mut text =
         "Throughput with two threads to that with one, measured and on the model, and both to stock's with two \
                     threads:\n\n| | | measured | model | measured, to stock | model, to stock |\n\

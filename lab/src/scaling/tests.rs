@@ -1,15 +1,14 @@
 //! A program of two threads, of which it is known what they transfer.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
 use tools::workspace;
 
-use super::TABLE;
 use super::machine::{Machine, Outcome};
-use crate::grafts::Workshop;
+use crate::builds::{Part, Workshop};
 
 /// The rounds of each of the two threads.
 const TIMES: u64 = 100;
@@ -19,8 +18,9 @@ fn program() -> PathBuf {
     let link = || {
         let folder = workspace::build().join("steps");
         fs::create_dir_all(&folder).unwrap();
-        let source = workspace::root().join("lab/programs/contend.c");
-        Workshop::new(&folder).unwrap().link_sources("contend", None, &[source]).unwrap().remove(0)
+        // No graft is made.
+        let workshop = Workshop::new(&folder, Path::new("")).unwrap();
+        workshop.with_musl("contend", None, &[Part::source("lab/programs/contend.c")]).unwrap().remove(0)
     };
     PROGRAM.get_or_init(link).clone()
 }
@@ -101,9 +101,4 @@ fn what_cannot_be_stepped_has_one_clear_message() {
     let mut compile: Command = fixtures::cc();
     tools::command::output(compile.arg(&source).arg("-o").arg(&dynamic)).unwrap();
     assert!(start(dynamic.to_str().unwrap()).contains("is dynamic; expected a static program"));
-}
-
-#[test]
-fn the_tables_in_the_docs_are_those_of_the_kept_figures() {
-    TABLE.check().unwrap();
 }

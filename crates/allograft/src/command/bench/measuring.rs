@@ -80,8 +80,6 @@ pub(super) fn measure(
         .map_err(|error| Failure::usage(format!("the results cannot be written as JSON: {error}")).with_help(REPORT))
 }
 
-/// The limit for a run at a rate: this many times the longest run at full load, plus this time.
-const PATIENCE: (u32, Duration) = (20, Duration::from_secs(30));
 /// The share of the budget for full load, where a server is measured at equal rates as well.
 const AT_FULL_LOAD: u32 = 3;
 
@@ -125,22 +123,13 @@ impl<'b> Measurement<'b> {
             if self.is_interrupted() {
                 break;
             }
-            let mut case = self.cases[*number].clone();
-            for (arm, measured) in case.arms.iter_mut().zip(&result.arms) {
-                arm.broken.clone_from(&measured.failure);
-            }
-            let rates = rates::per_second(rates, result.least_requests_per_second().unwrap_or_default());
+            let case = &self.cases[*number];
             let (now, count) = (self.clock.now(), u32::try_from(numbers.len() - at).unwrap_or(u32::MAX));
             let end = now + self.end.saturating_sub(now) / count;
-            let slowest = result.arms.iter().filter_map(|arm| Some(arm.typical?.wall_s)).fold(0.0, f64::max);
-            let limit = Duration::from_secs_f64(slowest) * PATIENCE.0 + PATIENCE.1;
-            let watch = Watch::start();
-            let curve = self.with_tools(*number, |tools| rates::measure(&case, &rates, plan, (end, limit), tools));
-            let curve = curve.map_err(|error| refused(&case.title(), error))?;
-            result.disturbance = result.disturbance.and(watch.finish());
-            result.rates = curve.rates;
+            let added = self.with_tools(*number, |tools| result.add_rates(case, rates, plan, end, tools));
+            let for_no_time = added.map_err(|error| refused(&case.title(), error))?;
             if !self.is_interrupted() {
-                left_out.extend(curve.left_out.iter().map(|rate| format!("{} at {rate}/s", case.title())));
+                left_out.extend(for_no_time.iter().map(|rate| format!("{} at {rate}/s", case.title())));
             }
         }
         Ok(left_out)
