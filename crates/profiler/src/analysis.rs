@@ -265,3 +265,77 @@ fn warnings(recording: &Recording, frames: &Frames, cut: usize) -> Vec<String> {
     }
     warnings
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::Recording;
+    use crate::trials::{Trial, is_about};
+
+    fn analysed(change: impl FnOnce(&mut Recording)) -> Analysis {
+        let trial = Trial::new()
+            .seen(60, &["running: malloc < work < main", "on futex: pthread_mutex_lock < work < main"])
+            .seen(140, &["running: work < main", "on ppoll: poll < main"]);
+        trial.with(change).profile().analysis
+    }
+
+    #[test]
+    fn a_whole_recording_has_no_warnings() {
+        let analysis = analysed(|recording| recording.counts.faults = 400);
+        assert_eq!(analysis.warnings, Vec::<String>::new());
+        assert_eq!((analysis.program.as_str(), analysis.malloc.as_str()), ("/bin/program", "mallocng"));
+        let recorded = &analysis.recording;
+        assert_eq!((recorded.moments, recorded.samples, recorded.threads, recorded.processes), (200, 400, 2, 1));
+        assert_eq!((recorded.exit_code, recorded.signal, recorded.faults.as_str()), (None, None, "ptrace"));
+        is_about(recorded.duration_s, 2.0);
+        is_about(recorded.processor_s, 2.0);
+        is_about(analysis.rates.page_faults, 200.0);
+        is_about(analysis.rates.processors, 1.0);
+        assert_eq!(analysis.rates.futex_calls, None, "no thread was followed");
+    }
+
+    #[test]
+    fn sites_have_their_shares_of_the_wall_clock() {
+        let analysis = analysed(|_| {});
+        let sites = |sites: &[Site]| sites.iter().map(|site| site.function.clone()).collect::<Vec<_>>();
+        assert_eq!(sites(&analysis.running), ["work", "malloc in work"]);
+        is_about(analysis.running[0].share, 0.70);
+        is_about(analysis.running[1].share, 0.15);
+        assert_eq!(sites(&analysis.locks), ["pthread_mutex_lock in work"]);
+        is_about(analysis.locks[0].share, 0.15);
+        is_about(analysis.detail.allocator_running, 0.15);
+        is_about(analysis.detail.waiting, 0.0);
+    }
+
+    #[test]
+    fn what_makes_figures_uncertain_is_a_warning() {
+        let only = |change: fn(&mut Recording)| {
+            let mut warnings = analysed(change).warnings;
+            assert_eq!(warnings.len(), 1, "{warnings:?}");
+            warnings.remove(0)
+        };
+        assert_eq!(only(|it| it.ended = Some(Ended::Exit(3))), "the program ended with exit code 3");
+        assert_eq!(only(|it| it.ended = Some(Ended::Signal(9))), "the program was ended by signal 9");
+        assert!(only(|it| it.left = vec![77]).starts_with("process 77 has another user's rights"));
+        assert!(only(|it| it.lost = 5).starts_with("5 samples of threads failed"));
+        let stripped = Trial::new().seen(200, &["running: work < main"]).profile().analysis.warnings;
+        assert!(matches!(stripped.as_slice(), [one] if one.starts_with("the program is stripped")), "{stripped:?}");
+        let known = Trial::new().seen(200, &["running: work < main"]).malloc(inspector::name::NONE).profile();
+        assert_eq!(known.analysis.warnings, Vec::<String>::new());
+        let short = Trial::new().seen(20, &["running: malloc < main"]).profile().analysis.warnings;
+        assert!(matches!(short.as_slice(), [one] if one.starts_with("only 20 moments were sampled")), "{short:?}");
+    }
+
+    #[test]
+    fn stacks_that_end_early_are_a_warning_from_a_quarter_on() {
+        let warned = |cut: u32| {
+            let mut trial = Trial::new().seen(200 - cut, &["running: malloc < main"]).seen(cut, &["running: free"]);
+            let walk = trial.walk("free") as usize;
+            let mut recording = trial.recording();
+            recording.walks[walk].truncated = true;
+            analyse(recording).analysis.warnings
+        };
+        assert_eq!(warned(50), Vec::<String>::new());
+        assert!(warned(60)[0].starts_with("30 % of the stacks end before the thread's first function"));
+    }
+}

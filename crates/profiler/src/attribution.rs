@@ -362,6 +362,145 @@ fn normalise(shares: &mut Shares) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trials::{Trial, is_about};
+
+    #[test]
+    fn threads_that_wait_for_work_count_only_where_no_other_is_active() {
+        let one = "on ppoll: poll < serve < main";
+        let shares = Trial::new().seen(30, &["running: work < main", one]).seen(10, &[one, one]).shares();
+        is_about(shares.cpu, 0.75);
+        is_about(shares.wait, 0.25);
+    }
+
+    #[test]
+    fn a_thread_that_waits_for_data_counts_before_one_that_waits_for_work() {
+        let shares = Trial::new()
+            .seen(10, &["on read: read < load < main", "on ppoll: poll < main"])
+            .seen(30, &["on read: read < load < main", "running: work < main"])
+            .shares();
+        is_about(shares.io, 0.25);
+        is_about(shares.cpu, 0.75);
+    }
+
+    #[test]
+    fn a_moment_is_divided_among_threads_that_run_and_that_queue_for_locks() {
+        let shares = Trial::new()
+            .seen(
+                10,
+                &[
+                    "running: work < main",
+                    "running: malloc < work < main",
+                    "on futex: __lock < free < work < main",
+                    "on futex: pthread_mutex_lock < work < main",
+                ],
+            )
+            .shares();
+        for share in [shares.cpu, shares.running, shares.lock, shares.own_lock] {
+            is_about(share, 0.25);
+        }
+    }
+
+    #[test]
+    fn calls_of_the_kernel_count_for_those_who_make_them() {
+        let shares = Trial::new()
+            .seen(10, &["in mmap: mmap < malloc < work < main"])
+            .seen(20, &["in munmap: munmap < work < main"])
+            .seen(30, &["in futex: free < work < main"])
+            .seen(10, &["in yield: sched_yield < work < main"])
+            .seen(30, &["in read: read < work < main"])
+            .shares();
+        is_about(shares.memory, 0.10);
+        is_about(shares.faults, 0.20);
+        is_about(shares.lock, 0.30);
+        is_about(shares.wait, 0.10);
+        is_about(shares.io, 0.30);
+    }
+
+    #[test]
+    fn a_string_function_counts_as_itself_and_other_code_as_the_allocator_that_called_it() {
+        let shares = Trial::new()
+            .seen(30, &["running: memcpy < realloc < grow < main"])
+            .seen(10, &["running: lookup < malloc < grow < main"])
+            .seen(20, &["on fault: memset < grow < main"])
+            .seen(40, &["running: memory_of < grow < main"])
+            .shares();
+        is_about(shares.strings, 0.30);
+        is_about(shares.running, 0.10);
+        is_about(shares.faults, 0.20);
+        is_about(shares.cpu, 0.40);
+    }
+
+    /// A futex without a name: the word's value decides, unless the word is on the thread's own stack.
+    #[test]
+    fn waits_on_a_futex_without_a_name_are_told_apart() {
+        let trial = || Trial::new().seen(10, &["on futex: futex < main"]);
+        is_about(trial().shares().own_lock, 1.0);
+        let own = trial().with(|recording| recording.samples.iter_mut().for_each(|sample| sample.own_word = true));
+        is_about(own.shares().wait, 1.0);
+        let named = Trial::new().seen(10, &["on futex: __lock < pthread_cond_wait < main"]);
+        is_about(named.shares().wait, 1.0);
+    }
+
+    /// Half a second of two is the kernel's, and no call explains it.
+    fn with_faults() -> Trial {
+        Trial::new().seen(100, &["running: memset < main"]).seen(100, &["running: compute < main"]).with(|recording| {
+            recording.counts.user_s = 1.5;
+            recording.counts.system_s = 0.5;
+            recording.counts.faults = 10_000;
+        })
+    }
+
+    #[test]
+    fn faults_count_for_the_functions_in_which_they_were_seen() {
+        let mut events = with_faults();
+        let walk = events.walk("memset < main");
+        let events = events.with(|recording| recording.faults.extend([(walk, 300)]));
+        let stops = with_faults().with(|recording| recording.samples[..100].iter_mut().for_each(|it| it.faults = 3));
+        for trial in [events, stops] {
+            let shares = trial.shares();
+            is_about(shares.faults, 0.25);
+            is_about(shares.strings, 0.25);
+            is_about(shares.cpu, 0.50);
+        }
+        // Seen nowhere, they count for all alike.
+        let shares = with_faults().shares();
+        is_about(shares.faults, 0.25);
+        is_about(shares.strings, 0.375);
+    }
+
+    #[test]
+    fn without_faults_the_time_in_the_kernel_is_nobodys_fault() {
+        let shares = with_faults().with(|recording| recording.counts.faults = 0).shares();
+        assert_eq!((shares.faults, shares.strings, shares.cpu), (0.0, 0.5, 0.5));
+    }
+
+    #[test]
+    fn sites_name_the_outermost_function_of_the_allocator_and_its_caller() {
+        let profile = Trial::new()
+            .seen(10, &["running: lookup < malloc < operator new < add < main"])
+            .seen(20, &["running: work < main"])
+            .seen(5, &["on futex: __lock < free < drop < main"])
+            .seen(1, &["running: malloc"])
+            .profile();
+        let sites = profile.attribution.sites(&profile.recording, &profile.frames, &|one| one.running);
+        let sites: Vec<(&str, f64)> = sites.iter().map(|site| (site.name.as_str(), site.seconds)).collect();
+        let names = ["work", "operator new in add", "malloc"];
+        assert_eq!(sites.iter().map(|(name, _)| *name).collect::<Vec<_>>(), names);
+        for ((_, found), expected) in sites.iter().zip([0.20, 0.10, 0.01]) {
+            is_about(*found, expected);
+        }
+        let locks = profile.attribution.sites(&profile.recording, &profile.frames, &|one| !one.running);
+        assert_eq!(locks.iter().map(|site| site.name.as_str()).collect::<Vec<_>>(), ["free in drop"]);
+    }
+
+    #[test]
+    fn shares_over_time_are_those_of_each_part() {
+        let trial = Trial::new().seen(120, &["running: work < main"]).seen(120, &["running: malloc < main"]);
+        let parts = trial.profile().attribution.over_time;
+        assert_eq!(parts.len(), PARTS);
+        assert!(parts[..PARTS / 2].iter().all(|part| part.cpu == 1.0), "{parts:?}");
+        assert!(parts[PARTS / 2..].iter().all(|part| part.running == 1.0), "{parts:?}");
+    }
 
     #[test]
     fn a_wait_for_a_lock_is_told_from_one_for_work() {

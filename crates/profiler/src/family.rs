@@ -51,3 +51,17 @@ pub(crate) fn descendants(members: impl Iterator<Item = i32>, parents: &[(i32, i
         all.extend(children);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descendants_come_after_their_parents_and_strangers_do_not() {
+        // Only processes count: this one, and the first of all.
+        let own = i32::try_from(std::process::id()).unwrap();
+        assert_eq!(descendants([7].into_iter(), &[(own, 1), (1, 7)]), [1, own]);
+        assert_eq!(descendants([7].into_iter(), &[(own, 8), (1, 7)]), [1]);
+        assert_eq!(descendants([7, own].into_iter(), &[(own, 7)]), Vec::<i32>::new());
+    }
+}

@@ -180,3 +180,59 @@ impl Profile {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trials::Trial;
+
+    #[test]
+    fn the_tables_of_a_thread_refer_to_each_other() {
+        let trial = Trial::new()
+            .seen(3, &["running: malloc < work < main", "on read: read < main"])
+            .seen(2, &["running: work < main", "on read: read < main"]);
+        let document: Value = serde_json::from_str(&trial.profile().firefox()).unwrap();
+        assert_eq!(document["meta"]["interval"], 10.0);
+        let threads = document["threads"].as_array().unwrap();
+        assert_eq!(threads.len(), 2);
+        for (thread, [category, spent]) in threads.iter().zip([[RUNNING as f64, 10_000.0], [BLOCKED as f64, 0.0]]) {
+            let number = |value: &Value| usize::try_from(value.as_u64().unwrap()).unwrap();
+            let list = |table: &str, column: &str| thread[table][column].as_array().unwrap().clone();
+            let table_length = |table: &str| number(&thread[table]["length"]);
+            // The names of each sample's stack, the innermost first.
+            let stacks: Vec<String> = list("samples", "stack")
+                .iter()
+                .map(|stack| {
+                    let (mut names, mut at) = (Vec::new(), Some(number(stack)));
+                    while let Some(stack) = at {
+                        let frame = number(&list("stackTable", "frame")[stack]);
+                        let function = number(&list("frameTable", "func")[frame]);
+                        let name = number(&list("funcTable", "name")[function]);
+                        names.push(thread["stringArray"][name].as_str().unwrap().to_owned());
+                        at = list("stackTable", "prefix")[stack].as_u64().map(|it| usize::try_from(it).unwrap());
+                    }
+                    names.join(" < ")
+                })
+                .collect();
+            if category == RUNNING as f64 {
+                let [inner, outer] = ["malloc < work < main", "work < main"];
+                assert_eq!(stacks, [inner, inner, inner, outer, outer]);
+                assert_eq!((table_length("stackTable"), table_length("funcTable")), (3, 3));
+            } else {
+                assert_eq!(stacks, ["read < main"; 5]);
+            }
+            assert!(list("stackTable", "category").iter().all(|it| it.as_f64() == Some(category)));
+            let times: Vec<f64> = list("samples", "time").iter().map(|it| it.as_f64().unwrap()).collect();
+            assert_eq!(times, [0.0, 10.0, 20.0, 30.0, 40.0]);
+            assert!(list("samples", "weight").iter().all(|it| it.as_f64() == Some(10.0)));
+            let near = |it: &Value| (it.as_f64().unwrap() - spent).abs() < 1e-6;
+            assert!(list("samples", "threadCPUDelta").iter().all(near));
+            for table in ["samples", "stackTable", "frameTable", "funcTable"] {
+                for (column, values) in thread[table].as_object().unwrap() {
+                    let length = values.as_array().map_or(table_length(table), Vec::len);
+                    assert_eq!(length, table_length(table), "{table}.{column}");
+                }
+            }
+        }
+    }
+}

@@ -347,6 +347,29 @@ pub(crate) fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trials::Trial;
+
+    #[test]
+    fn time_with_a_processor_and_time_without_one_are_two_graphs() {
+        let mut trial = Trial::new()
+            .seen(100, &["running: malloc < main", "on futex: __lock < free < main", "on read: read < main"])
+            .seen(50, &["on ppoll: poll < main", "on fault: main", "on futex: pthread_mutex_lock < main"])
+            .with(|recording| {
+                // The first thread has a processor for half of its time.
+                let first = recording.samples.iter_mut().filter(|sample| sample.thread == 0);
+                first.for_each(|sample| sample.ran = sample.ran.map(|ran| ran / 2.0));
+                recording.counts.user_s = 0.5;
+            });
+        let cut = trial.walk("main");
+        let mut recording = trial.recording();
+        recording.walks[cut as usize].truncated = true;
+        let profile = crate::analysis::analyse(recording);
+        assert_eq!(profile.on_cpu().collapsed(), "main;malloc 500000\n");
+        let expected = "[allocator's lock];main;free;__lock 1000000\n[input and output];main;read 1000000\n\
+                        [lock];main;pthread_mutex_lock 500000\n[page fault];[truncated];main 500000\n\
+                        [waiting for a processor];main;malloc 500000\n[waiting];main;poll 500000\n";
+        assert_eq!(profile.off_cpu().collapsed(), expected);
+    }
 
     fn flame() -> Flame {
         let mut flame = Flame::default();

@@ -199,3 +199,110 @@ fn frame(recording: &Recording, place: CodeAddress, called: bool, shared: bool) 
     let role = if file == "[vdso]" { Role::Other } else { role(&name) };
     Frame { name, module: file, role }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::module::Module;
+    use crate::space::Walk;
+    use crate::symbols::Function;
+
+    fn function(start: u64, end: u64, name: Option<&str>) -> Function {
+        Function { start, end, name: name.map(str::to_owned) }
+    }
+
+    /// The names in each stack of a program with these functions and this code.
+    fn stacks(
+        functions: Vec<Function>,
+        code: (u64, Vec<u8>),
+        donor: Option<std::ops::Range<u64>>,
+        walks: &[&[(Option<u32>, u64)]],
+    ) -> (Frames, Vec<Vec<String>>) {
+        let mut module = Module::of_functions("/bin/program", functions, code);
+        module.donor = donor;
+        let mut recording = Recording::default();
+        recording.library.modules.push(module);
+        recording.walks = walks
+            .iter()
+            .map(|places| Walk {
+                places: places
+                    .iter()
+                    .map(|(module, address)| CodeAddress { module: *module, address: *address })
+                    .collect(),
+                truncated: false,
+            })
+            .collect();
+        let frames = Frames::new(&recording);
+        let name = |number: &u32| frames.all[*number as usize].name.clone();
+        let names = frames.stacks.iter().map(|stack| stack.iter().map(name).collect()).collect();
+        (frames, names)
+    }
+
+    #[test]
+    fn places_are_named_by_functions_by_files_or_by_addresses() {
+        let functions = vec![
+            function(0x1000, 0x1010, Some("_ZN3one3twoEi")),
+            function(0x1010, 0x1020, Some("free")),
+            function(0x3000, 0x3010, None),
+        ];
+        let walk = [(Some(0), 0x1010), (Some(0), 0x1010), (Some(0), 0x3004), (Some(0), 0x9000), (None, 0x7f00)];
+        let (frames, names) = stacks(functions, (0, Vec::new()), None, &[&walk]);
+        // A return address behind the end of a function belongs to the call before it.
+        assert_eq!(names, [["free", "one::two", "program+0x3000", "program+0x8fff", "[0x7f00]"]]);
+        let role_of = |name: &str| frames.all.iter().find(|frame| frame.name == name).map(|frame| frame.role);
+        assert_eq!((role_of("free"), role_of("one::two")), (Some(Role::Allocator), Some(Role::Other)));
+        let modules: Vec<&str> = frames.all.iter().map(|frame| frame.module.as_str()).collect();
+        assert_eq!(modules, ["program", "program", "program", "program", "[unknown]"]);
+    }
+
+    #[test]
+    fn a_function_is_one_frame_wherever_it_was_seen() {
+        let functions = vec![function(0x1000, 0x1100, Some("main")), function(0x2000, 0x2100, Some("work"))];
+        let walks: [&[(Option<u32>, u64)]; 2] =
+            [&[(Some(0), 0x2004), (Some(0), 0x1010)], &[(Some(0), 0x2050), (Some(0), 0x1020)]];
+        let (frames, _) = stacks(functions, (0, Vec::new()), None, &walks);
+        assert_eq!((frames.all.len(), &frames.stacks[0]), (2, &frames.stacks[1]));
+    }
+
+    /// Code at 0x1000 that calls 0x2000, and returns to 0x1005.
+    #[cfg(target_arch = "x86_64")]
+    const CALL: [u8; 5] = [0xe8, 0xfb, 0x0f, 0, 0];
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn frames_in_a_donor_belong_to_the_function_that_was_called() {
+        let functions = vec![function(0x1000, 0x1100, Some("main")), function(0x2000, 0x2010, Some("malloc"))];
+        let walk = [(Some(0), 0x9010), (Some(0), 0x9100), (Some(0), 0x1005)];
+        let (frames, names) = stacks(functions, (0x1000, CALL.to_vec()), Some(0x9000..0xa000), &[&walk]);
+        assert_eq!(names, [["malloc", "main"]]);
+        let malloc = frames.all.iter().find(|frame| frame.name == "malloc").unwrap();
+        assert_eq!((malloc.module.as_str(), malloc.role), (DONOR, Role::Allocator));
+    }
+
+    #[test]
+    fn a_donor_that_starts_a_program_is_no_allocator_there() {
+        let functions = vec![function(0x1000, 0x1100, Some("main")), function(0x2000, 0x2100, Some("work"))];
+        let walk = [(Some(0), 0x2004), (Some(0), 0x1010), (Some(0), 0x9100)];
+        let (frames, names) = stacks(functions, (0, Vec::new()), Some(0x9000..0xa000), &[&walk]);
+        assert_eq!(names, [["work", "main", "[start in the donor]"]]);
+        assert_eq!(frames.all[frames.stacks[0][2] as usize].role, Role::Other);
+    }
+
+    /// A stripped program's malloc calls functions that the program calls as well.
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn functions_that_malloc_shares_are_its_own_only_if_it_calls_them() {
+        let functions = || {
+            vec![
+                function(0x1000, 0x1100, None),
+                function(0x2000, 0x2010, Some(INSIDE_MALLOC)),
+                function(0x3000, 0x3010, Some("malloc")),
+            ]
+        };
+        let code = (0x1000, CALL.to_vec());
+        let (_, names) = stacks(functions(), code.clone(), None, &[&[(Some(0), 0x2004), (Some(0), 0x1005)]]);
+        assert_eq!(names, [["program+0x2000", "program+0x1000"]]);
+        let (_, names) = stacks(functions(), code, None, &[&[(Some(0), 0x2004), (Some(0), 0x3005)]]);
+        assert_eq!(names, [[INSIDE_MALLOC, "malloc"]]);
+    }
+}

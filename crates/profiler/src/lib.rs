@@ -61,6 +61,8 @@ pub mod size;
 mod space;
 mod stop;
 mod symbols;
+#[cfg(test)]
+mod trials;
 mod verdict;
 mod wait;
 

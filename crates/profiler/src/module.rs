@@ -17,7 +17,7 @@ use crate::space;
 use crate::symbols::{Function, Symbols, section};
 
 /// A file with code.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Module {
     /// The path as the process sees it.
     pub(crate) path: String,
@@ -188,6 +188,16 @@ impl Module {
     pub(crate) fn has_table(&self, address: u64) -> bool {
         let after = self.tables.partition_point(|range| range.start <= address);
         after.checked_sub(1).is_some_and(|at| self.tables[at].contains(&address))
+    }
+}
+
+#[cfg(test)]
+impl Module {
+    /// A file with these functions and no unwind tables. `code`: the address of its code, and the bytes.
+    pub(crate) fn of_functions(path: &str, functions: Vec<Function>, code: (u64, Vec<u8>)) -> Module {
+        let mut module = Module { path: path.to_owned(), code: vec![code], ..Module::default() };
+        module.symbols.complete(functions);
+        module
     }
 }
 

@@ -96,3 +96,63 @@ impl Profile {
         packed.finish().unwrap_or_default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use flate2::read::GzDecoder;
+
+    use crate::protobuf::{Fields, Value};
+    use crate::trials::Trial;
+
+    /// The values of a field, by proto/profile.proto.
+    fn field(message: &[u8], wanted: u64) -> Vec<Value<'_>> {
+        let fields = Fields(message).map(Result::unwrap);
+        fields.filter(|(number, _)| *number == wanted).map(|(_, value)| value).collect()
+    }
+
+    fn numbers(message: &[u8], wanted: u64) -> Vec<u64> {
+        field(message, wanted).into_iter().flat_map(Value::numbers).map(Result::unwrap).collect()
+    }
+
+    #[test]
+    fn samples_of_a_stack_and_a_thread_are_added_up() {
+        let profile = Trial::new()
+            .seen(3, &["running: malloc < work < main", "on read: read < main"])
+            .seen(2, &["running: work < main", "running: work < main"])
+            .profile();
+        let mut message = Vec::new();
+        GzDecoder::new(profile.pprof().as_slice()).read_to_end(&mut message).unwrap();
+        let texts: Vec<&str> =
+            field(&message, 6).into_iter().map(|text| std::str::from_utf8(text.bytes()).unwrap()).collect();
+        let text = |message: &[u8], wanted: u64| {
+            let number = numbers(message, wanted)[0];
+            texts[usize::try_from(number).unwrap()]
+        };
+        let kinds: Vec<&str> = field(&message, 1).into_iter().map(|kind| text(kind.bytes(), 1)).collect();
+        assert_eq!(kinds, ["samples", "cpu", "blocked"]);
+        let name = |location: u64| {
+            let function =
+                field(&message, 5).into_iter().find(|function| numbers(function.bytes(), 1) == [location]).unwrap();
+            text(function.bytes(), 2)
+        };
+        let samples: Vec<(String, Vec<u64>, &str)> = field(&message, 2)
+            .into_iter()
+            .map(|sample| {
+                let stack: Vec<&str> = numbers(sample.bytes(), 1).into_iter().map(name).collect();
+                let thread = field(sample.bytes(), 3)[0];
+                (stack.join(" < "), numbers(sample.bytes(), 2), text(thread.bytes(), 2))
+            })
+            .collect();
+        let ms = 1_000_000;
+        let expected = [
+            ("malloc < work < main".to_owned(), vec![3, 30 * ms, 0], "thread 0"),
+            ("read < main".to_owned(), vec![3, 0, 30 * ms], "thread 1"),
+            ("work < main".to_owned(), vec![2, 20 * ms, 0], "thread 0"),
+            ("work < main".to_owned(), vec![2, 20 * ms, 0], "thread 1"),
+        ];
+        assert_eq!(samples, expected);
+        assert_eq!((numbers(&message, 10), numbers(&message, 12)), (vec![50 * ms], vec![10 * ms]));
+    }
+}

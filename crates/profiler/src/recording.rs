@@ -153,3 +153,26 @@ impl Walks {
         number
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::space::CodeAddress;
+
+    fn walk(addresses: std::ops::Range<u64>) -> Walk {
+        Walk { places: addresses.map(|address| CodeAddress { module: None, address }).collect(), truncated: false }
+    }
+
+    #[test]
+    fn after_many_walks_new_ones_keep_only_their_innermost_frames() {
+        let mut walks = Walks::default();
+        assert_eq!([walks.number(walk(0..30)), walks.number(walk(1..2)), walks.number(walk(0..30))], [0, 1, 0]);
+        for address in 2..100_000 {
+            walks.number(walk(address..address + 1));
+        }
+        let number = walks.number(walk(50..90));
+        assert_eq!(walks.all[number as usize], Walk { truncated: true, ..walk(50..66) });
+        assert_eq!(walks.number(walk(50..80)), number, "alike in what is kept");
+        assert_eq!(walks.number(walk(0..30)), 0, "known as a whole");
+    }
+}

@@ -138,3 +138,37 @@ fn from_words(_: Pid, _: &[u64; MOST], _: usize) -> Option<Registers> {
 
 /// Whether programs of this machine's architecture can be profiled.
 pub(crate) const SUPPORTED: bool = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_of_the_kind_of_their_purpose() {
+        for (number, kind) in [
+            (libc::SYS_futex, Call::Futex),
+            (libc::SYS_brk, Call::Memory),
+            (libc::SYS_mremap, Call::Memory),
+            (libc::SYS_sched_yield, Call::Yield),
+            (libc::SYS_ppoll, Call::Wait),
+            (libc::SYS_wait4, Call::Wait),
+            (libc::SYS_accept4, Call::Wait),
+            (libc::SYS_read, Call::Io),
+            (libc::SYS_openat, Call::Io),
+        ] {
+            assert_eq!(call(number), kind, "{number}");
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn registers_are_those_words_of_the_kernel_s_set() {
+        let mut words: [u64; MOST] = std::array::from_fn(|at| at as u64);
+        let thread = Pid::from_raw(1);
+        let expected = Registers { pc: 16, sp: 19, fp: Some(4), lr: None, call: Some(15) };
+        assert_eq!(from_words(thread, &words, 27), Some(expected));
+        words[15] = u64::MAX;
+        assert_eq!(from_words(thread, &words, 27), Some(Registers { call: None, ..expected }));
+        assert_eq!(from_words(thread, &words, 17), None, "a 32-bit program");
+    }
+}

@@ -313,6 +313,121 @@ fn at_best(high: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trials::{Trial, is_about};
+
+    fn of(trial: Trial) -> Verdict {
+        trial.profile().analysis.verdict
+    }
+
+    /// One thread is in malloc, another waits for its lock.
+    fn queue() -> Trial {
+        Trial::new().seen(200, &["running: malloc < work < main", "on futex: __lock < free < work < main"])
+    }
+
+    #[test]
+    fn a_program_in_its_allocator_may_gain_much_and_gains_some_at_least() {
+        let verdict = of(queue());
+        let says = "The allocator is the bottleneck: 100 % of the time, 50 % running in it, 50 % blocked on its lock, 0 % \
+                    in the kernel's memory calls for it.";
+        assert!(verdict.bottleneck == Bottleneck::Allocator && verdict.text.starts_with(says), "{}", verdict.text);
+        let (low, high) = verdict.best_speedup;
+        assert!((2.3..2.5).contains(&low) && high > 20.0, "{low} to {high}");
+        assert!(verdict.donor.is_none() && verdict.command.is_none());
+    }
+
+    #[test]
+    fn less_is_certain_with_an_allocator_that_is_not_stock() {
+        assert_eq!(of(queue().malloc("jemalloc")).best_speedup.0, 1.0);
+    }
+
+    #[test]
+    fn a_program_in_its_own_code_gains_nothing() {
+        let verdict = of(Trial::new().seen(400, &["running: work < main"]));
+        assert_eq!(verdict.bottleneck, Bottleneck::Cpu);
+        assert!(
+            verdict.text.starts_with("The program's own code is the bottleneck: 100 % of the time (most: `work`).")
+        );
+        assert!(verdict.text.ends_with("Another allocator would make it no faster to speak of."), "{}", verdict.text);
+        assert!(verdict.best_speedup.0 == 1.0 && verdict.best_speedup.1 < 1.01, "{:?}", verdict.best_speedup);
+    }
+
+    /// All of the four threads would want one of the two processors.
+    #[test]
+    fn the_work_of_threads_that_queue_needs_processors_too() {
+        let lock = "on futex: __lock < free < work < main";
+        let (_, high) = of(Trial::new().seen(400, &["running: work < main", lock, lock, lock])).best_speedup;
+        assert!((1.9..2.4).contains(&high), "{high}");
+    }
+
+    #[test]
+    fn blocks_that_the_kernel_moves_may_be_copied_by_others() {
+        let verdict = of(Trial::new()
+            .seen(60, &["in mremap: mremap < realloc < grow < main"])
+            .seen(40, &["running: work < main"]));
+        assert!(verdict.best_speedup.0 < 0.5, "{:?}", verdict.best_speedup);
+        assert!(verdict.text.contains("large blocks grow here by `mremap`"), "{}", verdict.text);
+        let other = Trial::new().seen(60, &["in mremap: mremap < realloc < grow < main"]).malloc("jemalloc");
+        assert!(of(other).best_speedup.0 >= 1.0);
+    }
+
+    #[test]
+    fn each_bottleneck_has_its_words() {
+        let lock = "on futex: pthread_mutex_lock < work < main";
+        let cases = [
+            (Bottleneck::Io, "on ppoll: poll < main", "The program waits for work: 60 % of the time no thread did"),
+            (
+                Bottleneck::Io,
+                "on read: read < load < main",
+                "Input and output are the bottleneck: 60 % of the time (most: `",
+            ),
+            (
+                Bottleneck::Lock,
+                lock,
+                "A lock of the program's own is the bottleneck: 60 % of the time (most: `pthread_mutex_lock in work`).",
+            ),
+            (
+                Bottleneck::Strings,
+                "running: memcpy < copy < main",
+                "Memory and string functions are the bottleneck: 60 % of the time (most: `memcpy in copy`). This is \
+                 often blamed on the allocator, which has 0 %.",
+            ),
+            (
+                Bottleneck::PageFaults,
+                "on fault: fill < main",
+                "Page faults and memory that the program maps by itself are the bottleneck: 60 % of the time, 0 faults a",
+            ),
+        ];
+        for (bottleneck, line, says) in cases {
+            let verdict = of(Trial::new().seen(60, &[line]).seen(40, &["running: work < main"]));
+            assert!(verdict.bottleneck == bottleneck && verdict.text.starts_with(says), "{}", verdict.text);
+        }
+    }
+
+    #[test]
+    fn faults_on_memory_that_the_allocator_maps_again_are_its_own() {
+        let trial = |inner: &str| {
+            Trial::new().seen(60, &["on fault: fill < main"]).seen(20, &[inner]).seen(20, &["running: work < main"])
+        };
+        let churning = of(trial("in munmap: munmap < free < fill < main"));
+        assert!(churning.text.contains("on memory that the allocator gives back and maps again."), "{}", churning.text);
+        assert!(churning.best_speedup.1 > 4.0, "{:?}", churning.best_speedup);
+        let other = of(trial("in munmap: munmap < fill < main"));
+        assert!(other.text.contains("often blamed on the allocator, which has 0 %"), "{}", other.text);
+        assert!(other.best_speedup.1 < WORTH_TRYING, "{:?}", other.best_speedup);
+    }
+
+    #[test]
+    fn large_parts_beside_the_bottleneck_and_waits_for_a_processor_are_named() {
+        let trial = Trial::new().seen(60, &["running: work < main"]).seen(40, &["running: malloc < work < main"]);
+        let verdict = of(trial.with(|recording| {
+            recording.samples.iter_mut().for_each(|sample| sample.ran = Some(0.005));
+            recording.counts.user_s = 0.5;
+        }));
+        is_about(verdict.share.allocator, 0.4);
+        let beside = "Beside it: 40 % the allocator (40 % running in it, 0 % blocked on its lock, 0 % in the kernel's";
+        assert!(verdict.text.contains(beside), "{}", verdict.text);
+        assert!(verdict.text.contains("waited for a processor for 50 % of that time"), "{}", verdict.text);
+    }
 
     #[test]
     fn the_upper_end_is_told_as_far_as_it_is_known() {
