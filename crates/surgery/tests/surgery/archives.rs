@@ -1,5 +1,6 @@
 //! Edits of archives: untouched members keep their bytes, and the index stays true.
 
+use fixtures::objects;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -30,7 +31,7 @@ fn check_doing_nothing_changes_no_byte(archives: Vec<(String, PathBuf)>) {
 
 #[test]
 fn an_archive_without_members_or_index_stays_as_it_is() {
-    for bytes in [b"!<arch>\n".to_vec(), samples::archive(&[("a.o", samples::object("a"))], false)] {
+    for bytes in [b"!<arch>\n".to_vec(), samples::archive(&[("a.o", objects::object("a"))], false)] {
         let archive = Archive::parse(&bytes).expect("an archive");
         assert_eq!(archive.edit(&BTreeSet::new(), None), bytes);
         assert!(archive.indexed().next().is_none());
@@ -40,7 +41,7 @@ fn an_archive_without_members_or_index_stays_as_it_is() {
 #[test]
 fn members_of_one_name_are_told_apart_by_ordinal() {
     let bytes = samples::archive(
-        &[("x.o", samples::object("a")), ("a/long/path/of/x.o", samples::object("b")), ("x.o", samples::object("c"))],
+        &[("x.o", objects::object("a")), ("a/long/path/of/x.o", objects::object("b")), ("x.o", objects::object("c"))],
         true,
     );
     let archive = Archive::parse(&bytes).expect("an archive");
@@ -54,7 +55,7 @@ fn members_of_one_name_are_told_apart_by_ordinal() {
 
 #[test]
 fn a_wide_index_stays_wide() {
-    let object = samples::object("one");
+    let object = objects::object("one");
     let mut content = 1_u64.to_be_bytes().to_vec();
     content.extend_from_slice(&(8 + 60 + 24_u64).to_be_bytes());
     content.extend_from_slice(b"one\0\0\0\0\0");
@@ -86,7 +87,7 @@ fn other_forms_are_named() {
 
 #[test]
 fn messages_name_member_offset_found_and_expected() {
-    let stock = samples::archive(&[("one.o", samples::object("one")), ("two.o", samples::object("two"))], true);
+    let stock = samples::archive(&[("one.o", objects::object("one")), ("two.o", objects::object("two"))], true);
     let second = Archive::parse(&stock).expect("an archive").members()[1].offset;
     let broken = |at: usize, with: &[u8]| {
         let mut bytes = stock.clone();
@@ -130,7 +131,7 @@ fn members() -> impl Strategy<Value = Vec<(String, Vec<u8>)>> {
     let name = prop_oneof!["[a-c]{1,3}\\.o", "[a-z]{16,40}\\.lo", "/[a-z]{3}/[a-z]{9}/[a-c]\\.o"];
     let content = prop_oneof![
         proptest::collection::vec(any::<u8>(), 0..40),
-        "([a-f]{1,2} ){1,3}".prop_map(|words| samples::object(&words)),
+        "([a-f]{1,2} ){1,3}".prop_map(|words| objects::object(&words)),
     ];
     proptest::collection::vec((name, content), 0..12)
 }

@@ -1,5 +1,6 @@
 //! Broken input gives an answer or an error, never a panic.
 
+use fixtures::objects;
 use std::collections::BTreeSet;
 
 use format::Arch;
@@ -90,44 +91,12 @@ fn every_byte_of_an_objects_headers_at_its_extremes() {
             let _ = relocatable::symbols(&broken);
             let _ = relocatable::localise(&broken, &|_| false);
             let _ = relocatable::merge(&broken, &object);
-            let _ = relocatable::merge(&samples::object("one needs:two"), &broken);
+            let _ = relocatable::merge(&objects::object("one needs:two"), &broken);
             if let Ok(donor) = DonorObject::parse(&broken) {
                 let _ = donor.checksum();
                 let _ = donor.tuned(&[("x".to_owned(), 2)], "1");
             }
         }
-    }
-}
-
-/// Symbols that are put in a different order would be written over the headers, or over another table.
-#[test]
-fn tables_that_share_bytes_are_damage() {
-    let object = samples::object("one two needs:three");
-    let u64_at = |at: usize| u64::from_le_bytes(object[at..at + 8].try_into().expect("8 bytes"));
-    let headers = u64_at(40) as usize;
-    let count = usize::from(u16::from_le_bytes([object[60], object[61]]));
-    let table = (0..count).map(|number| headers + 64 * number).find(|at| object[at + 4] == 2).expect("a symbol table");
-    assert!(relocatable::localise(&object, &|_| false).is_ok());
-    let strings = headers + 64 * usize::from(object[table + 40]) + 24;
-    for offset in [0, headers as u64, headers as u64 - 24, u64_at(strings)] {
-        let mut shared = object.clone();
-        shared[table + 24..table + 32].copy_from_slice(&offset.to_le_bytes());
-        let error = relocatable::localise(&shared, &|_| false).expect_err("damage").to_string();
-        assert!(error.contains("cannot be read") || error.contains("outside"), "{error}");
-    }
-}
-
-/// The header of the result is that of the first object, which need not say how large section headers are.
-#[test]
-fn an_object_without_sections_is_merged() {
-    let object = samples::object("one needs:two");
-    let mut empty = object[..64].to_vec();
-    empty[40..48].fill(0);
-    empty[58..64].fill(0);
-    for (first, second) in [(&empty, &object), (&object, &empty)] {
-        let merged = relocatable::merge(first, second).expect("an object");
-        let symbols = relocatable::symbols(&merged).expect("symbols");
-        assert!(symbols.iter().any(|symbol| symbol.name == b"one" && symbol.defined));
     }
 }
 
@@ -196,6 +165,6 @@ proptest! {
         }
         operate(&samples::musl_with(&[]), &donor);
         let _ = relocatable::localise(&donor, &|name| name.starts_with(b"_"));
-        let _ = relocatable::merge(&samples::object("weak:malloc needs:free"), &donor);
+        let _ = relocatable::merge(&objects::object("weak:malloc needs:free"), &donor);
     }
 }

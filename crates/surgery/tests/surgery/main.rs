@@ -4,7 +4,6 @@ mod archives;
 mod donors;
 mod hostile;
 mod linking;
-mod merging;
 mod real_plans;
 mod refusals;
 mod samples;

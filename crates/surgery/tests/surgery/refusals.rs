@@ -1,5 +1,6 @@
 //! Archives that must not be grafted, and the messages about them.
 
+use fixtures::objects;
 use format::Arch;
 use object::{Architecture, Endianness};
 use surgery::archive::Archive;
@@ -33,7 +34,7 @@ fn a_small_musl_is_planned_as_a_large_one() {
 fn names_of_members_play_no_part() {
     let named = [("malloc.lo", "isalpha"), ("x", "weak:malloc free hidden:__libc_malloc")];
     let musl = [samples::MUSL[0], samples::MUSL[1], samples::MUSL[2], samples::MUSL[3], samples::MUSL[7]];
-    let members: Vec<_> = musl.iter().chain(&named).map(|(name, words)| (*name, samples::object(words))).collect();
+    let members: Vec<_> = musl.iter().chain(&named).map(|(name, words)| (*name, objects::object(words))).collect();
     let plan = planned(&samples::archive(&members, true)).expect("a plan");
     assert_eq!((names(&plan), plan.fork_hook), (vec!["x"], false));
 }
@@ -146,7 +147,7 @@ fn another_allocator_is_named() {
         let members: Vec<_> = samples::MUSL[..4]
             .iter()
             .chain(&[("memset.lo", "memset"), ("alloc.o", words)])
-            .map(|(name, words)| (*name, samples::object(words)))
+            .map(|(name, words)| (*name, objects::object(words)))
             .collect();
         assert_eq!(
             refused(&samples::archive(&members, true)),
@@ -160,7 +161,7 @@ fn another_allocator_is_named() {
 
 #[test]
 fn an_archive_without_malloc_is_refused() {
-    let members: Vec<_> = samples::MUSL[..5].iter().map(|(name, words)| (*name, samples::object(words))).collect();
+    let members: Vec<_> = samples::MUSL[..5].iter().map(|(name, words)| (*name, objects::object(words))).collect();
     let bytes = samples::archive(&members, true);
     assert_eq!(refused(&bytes), "this libc.a has no allocator: no member defines `malloc`");
     let survey = survey(&Archive::parse(&bytes).expect("an archive"));
@@ -171,7 +172,7 @@ fn an_archive_without_malloc_is_refused() {
 fn glibc_and_what_is_no_libc_are_refused() {
     let glibc = samples::bytes(&fixtures::glibc());
     assert!(refused(&glibc).starts_with("this is glibc's libc.a (it defines _IO_2_1_stdin_, "));
-    let other = samples::archive(&[("a.o", samples::object("malloc free hidden:__libc"))], true);
+    let other = samples::archive(&[("a.o", objects::object("malloc free hidden:__libc"))], true);
     assert_eq!(refused(&other), "this is not musl's libc.a: of the symbols that show musl it defines __libc");
     assert!(refused(b"!<arch>\n").ends_with("defines none"));
 }
@@ -179,21 +180,21 @@ fn glibc_and_what_is_no_libc_are_refused() {
 #[test]
 fn machines_must_agree() {
     let musl = |last: Vec<u8>| {
-        let mut members: Vec<_> = samples::MUSL.iter().map(|(name, words)| (*name, samples::object(words))).collect();
+        let mut members: Vec<_> = samples::MUSL.iter().map(|(name, words)| (*name, objects::object(words))).collect();
         members.push(("other.lo", last));
         samples::archive(&members, true)
     };
-    let arm = samples::object_for(Architecture::Aarch64, Endianness::Little, "other");
+    let arm = objects::object_for(Architecture::Aarch64, Endianness::Little, "other");
     assert_eq!(refused(&musl(arm)), "member 15 `other.lo` is for aarch64, expected x86_64 as member 1 is");
     let all = |architecture, endianness| {
-        let object = |words| samples::object_for(architecture, endianness, words);
+        let object = |words| objects::object_for(architecture, endianness, words);
         samples::archive(&samples::MUSL.map(|(name, words)| (name, object(words))), true)
     };
     let aarch64 = all(Architecture::Aarch64, Endianness::Little);
     assert_eq!(refused(&aarch64), "the donor is for x86_64, expected aarch64 as the archive is");
     const EXPECTED: &str = "x86_64, aarch64, riscv64, i686, arm";
     let soft = samples::MUSL.map(|(name, words)| {
-        let mut object = samples::object_for(Architecture::Riscv64, Endianness::Little, words);
+        let mut object = objects::object_for(Architecture::Riscv64, Endianness::Little, words);
         object[48] &= !6; // e_flags: no float registers
         (name, object)
     });
@@ -220,8 +221,8 @@ fn machines_must_agree() {
 /// Members that are not objects. The index names `symbol` in one of them.
 fn with_bitcode(symbol: &str) -> Vec<u8> {
     // A real object is used while the index is written; then its magic is overwritten.
-    let mut members: Vec<_> = samples::MUSL.iter().map(|(name, words)| (*name, samples::object(words))).collect();
-    let object = samples::object(symbol);
+    let mut members: Vec<_> = samples::MUSL.iter().map(|(name, words)| (*name, objects::object(words))).collect();
+    let object = objects::object(symbol);
     members.push(("bitcode.o", object.clone()));
     members.push(("README", b"text".to_vec()));
     let mut bytes = samples::archive(&members, true);
@@ -242,7 +243,7 @@ fn what_is_no_object_matters_if_it_is_part_of_the_allocator() {
 
 #[test]
 fn a_damaged_object_is_named_and_a_survey_goes_on() {
-    let mut members: Vec<_> = samples::MUSL.iter().map(|(name, words)| (*name, samples::object(words))).collect();
+    let mut members: Vec<_> = samples::MUSL.iter().map(|(name, words)| (*name, objects::object(words))).collect();
     members[6].1.truncate(100);
     let bytes = samples::archive(&members, false);
     let refusal = planned(&bytes).expect_err("a refusal");
@@ -284,7 +285,7 @@ fn a_donor_must_find_what_it_needs_and_have_what_libc_calls() {
 #[test]
 fn a_graft_beside_the_old_allocator_is_refused() {
     let stock = musl_with(&[]);
-    let mut members: Vec<_> = samples::MUSL.iter().map(|(name, words)| (*name, samples::object(words))).collect();
+    let mut members: Vec<_> = samples::MUSL.iter().map(|(name, words)| (*name, objects::object(words))).collect();
     members.push(("mine.o", samples::donor(Arch::X86_64, "mine")));
     let doubled = samples::archive(&members, true);
     assert!(matches!(planned(&doubled), Err(Refusal::Collision { .. })));
@@ -314,7 +315,7 @@ fn an_index_that_is_not_that_of_the_members_is_refused() {
     let message = refused(&wrong);
     assert!(message.contains("index lacks `strdup`, which member 5 `strdup.lo` defines"), "{message}");
     // The index of the same members, one of which defines less.
-    let members: Vec<_> = samples::MUSL.iter().map(|(name, words)| (*name, samples::object(words))).collect();
+    let members: Vec<_> = samples::MUSL.iter().map(|(name, words)| (*name, objects::object(words))).collect();
     let mut lesser = samples::archive(&members, true);
     let symbols = lesser.windows(6).rposition(|window| window == b"strdup").expect("a symbol's name");
     lesser[symbols..symbols + 6].copy_from_slice(b"strdux");

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use object::write::{Object, Symbol, SymbolSection};
-use object::{Architecture, BinaryFormat, Endianness, FileFlags, SectionKind, SymbolFlags, SymbolKind, SymbolScope};
+use fixtures::objects::{object, unwritten};
+use object::write::Object;
+use object::{Architecture, Endianness, SectionKind};
 
 /// A real musl: its name, its architecture, its `libc.a`.
 pub(crate) type Musl = (String, format::Arch, PathBuf);
@@ -37,51 +38,6 @@ pub(crate) fn zig_musl() -> Vec<Musl> {
 
 pub(crate) fn bytes(path: &std::path::Path) -> Vec<u8> {
     std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
-
-/// An object, from words like `malloc` (defined), `weak:malloc`, `hidden:__libc`, `weak:hidden:__x`, and with `needs:`
-/// in front, referred to.
-pub(crate) fn object_for(architecture: Architecture, endianness: Endianness, words: &str) -> Vec<u8> {
-    unwritten(architecture, endianness, words).write().expect("an object")
-}
-
-fn unwritten(architecture: Architecture, endianness: Endianness, words: &str) -> Object<'static> {
-    let mut object = Object::new(BinaryFormat::Elf, architecture, endianness);
-    if architecture == Architecture::Riscv64 {
-        let e_flags = object::elf::EF_RISCV_RVC | object::elf::EF_RISCV_FLOAT_ABI_DOUBLE;
-        object.flags = FileFlags::Elf { os_abi: object::elf::ELFOSABI_NONE, abi_version: 0, e_flags };
-    }
-    let text = object.section_id(object::write::StandardSection::Text);
-    for word in words.split_whitespace() {
-        let (needs, word) = strip(word, "needs:");
-        let (weak, word) = strip(word, "weak:");
-        let (hidden, name) = strip(word, "hidden:");
-        let section = if needs {
-            SymbolSection::Undefined
-        } else {
-            object.append_section_data(text, &[0x90; 16], 16);
-            SymbolSection::Section(text)
-        };
-        object.add_symbol(Symbol {
-            name: name.as_bytes().to_vec(),
-            value: 0,
-            size: 16,
-            kind: if needs { SymbolKind::Unknown } else { SymbolKind::Text },
-            scope: if hidden { SymbolScope::Linkage } else { SymbolScope::Dynamic },
-            weak,
-            section,
-            flags: SymbolFlags::None,
-        });
-    }
-    object
-}
-
-pub(crate) fn object(words: &str) -> Vec<u8> {
-    object_for(Architecture::X86_64, Endianness::Little, words)
-}
-
-fn strip<'w>(word: &'w str, front: &str) -> (bool, &'w str) {
-    word.strip_prefix(front).map_or((false, word), |rest| (true, rest))
 }
 
 /// The symbols that a donor defines and refers to.

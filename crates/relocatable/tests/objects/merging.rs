@@ -1,9 +1,8 @@
 //! Two objects are merged into one.
 
+use fixtures::objects;
 use object::{Architecture, Endianness};
 use relocatable::{Binding, ObjectError, Visibility, merge, symbols};
-
-use crate::samples;
 
 /// `name`, or `needs:name`, with its binding and visibility, of every symbol that others see, in order.
 fn shared(object: &[u8]) -> Vec<(String, Binding, Visibility)> {
@@ -16,7 +15,7 @@ fn shared(object: &[u8]) -> Vec<(String, Binding, Visibility)> {
 }
 
 fn one(first: &str, second: &str) -> Vec<(String, Binding, Visibility)> {
-    shared(&merge(&samples::object(first), &samples::object(second)).expect("merged"))
+    shared(&merge(&objects::object(first), &objects::object(second)).expect("merged"))
 }
 
 #[test]
@@ -42,20 +41,20 @@ fn what_one_needs_the_other_brings() {
 
 #[test]
 fn what_cannot_be_one() {
-    let (two, object) = (samples::object("f g"), samples::object("f"));
+    let (two, object) = (objects::object("f g"), objects::object("f"));
     assert_eq!(merge(&two, &object), Err(ObjectError::Twice { symbol: "f".to_owned() }));
-    let other = samples::object_for(Architecture::Aarch64, Endianness::Little, "g");
+    let other = objects::object_for(Architecture::Aarch64, Endianness::Little, "g");
     let error = merge(&object, &other).expect_err("machines");
     assert_eq!(error.to_string(), "an object for x86_64 and one for aarch64 cannot be made one");
     assert_eq!(merge(&object, b"text"), Err(ObjectError::NotAnObject));
-    let big = samples::object_for(Architecture::PowerPc64, Endianness::Big, "g");
+    let big = objects::object_for(Architecture::PowerPc64, Endianness::Big, "g");
     assert!(matches!(merge(&big, &big), Err(ObjectError::Machine { .. })));
 }
 
 #[test]
 fn the_same_bytes_each_time_and_32_bits_as_well() {
     for architecture in [Architecture::X86_64, Architecture::Riscv64, Architecture::I386, Architecture::Arm] {
-        let object = |words: &str| samples::object_for(architecture, Endianness::Little, words);
+        let object = |words: &str| objects::object_for(architecture, Endianness::Little, words);
         let merged = merge(&object("f needs:g"), &object("g")).expect("merged");
         assert_eq!(merged, merge(&object("f needs:g"), &object("g")).expect("merged again"));
         let names: Vec<String> = shared(&merged).into_iter().map(|(name, ..)| name).collect();
