@@ -160,54 +160,100 @@ fn slots(stock: &Elf<'_>, main: u64) -> Vec<u64> {
     found
 }
 
-/// The bytes of the program that a graft may change beside its edits: the file header, which names the new entry point
-/// and the new tables, the jumps at the entry points, and stock's program headers where `strip` has cleared them.
-pub(super) struct Allowed<'t> {
-    entry_points: &'t EntryPoints,
-    jump: u64,
+/// The changes of stock's loaded bytes that a kind of graft may make. All kinds may change the file header, which names
+/// the new entry point and the new tables, and stock's program headers where `strip` has cleared them.
+pub(super) struct Permitted<'p> {
+    /// Addresses that are checked elsewhere: jumps, tables with new numbers.
+    elsewhere: &'p [Range<u64>],
     unused: Range<u64>,
+    /// The most edits of operands, and whether an edit is one of them.
+    edits: (usize, &'p dyn Fn(&Edit) -> bool),
 }
 
-impl<'t> Allowed<'t> {
-    pub(super) fn new(graft: &Elf<'_>, stock: &Elf<'_>, entry_points: &'t EntryPoints) -> Allowed<'t> {
-        Allowed { entry_points, jump: jump_size(graft.arch) as u64, unused: cleared_table(graft, stock) }
+impl<'p> Permitted<'p> {
+    pub(super) fn new(
+        graft: &Elf<'_>,
+        stock: &Elf<'_>,
+        elsewhere: &'p [Range<u64>],
+        edits: (usize, &'p dyn Fn(&Edit) -> bool),
+    ) -> Permitted<'p> {
+        Permitted { elsewhere, unused: cleared_table(graft, stock), edits }
     }
 
-    /// Whether a segment of stock is as long in the graft, but for program headers that `strip` has cut off.
-    pub(super) fn same_size(&self, before: &Segment<'_>, after: &Segment<'_>) -> bool {
-        same_size(after, before, &self.unused)
+    /// Compares segments of stock with the graft's: each has to be loaded at the same address, with the same size,
+    /// permissions and bytes, but for the permitted changes. Returns complaints, and the number of edits.
+    pub(super) fn compare<'s, 'e: 's>(
+        &self,
+        graft: &Elf<'_>,
+        stock: &'s Elf<'e>,
+        segments: impl Iterator<Item = &'s Segment<'e>>,
+    ) -> (Vec<String>, usize) {
+        let (most, is_permitted) = self.edits;
+        let (mut complaints, mut edits): (Vec<String>, Vec<Edit>) = (Vec::new(), Vec::new());
+        for before in segments {
+            let Some(after) = loads(graft).find(|other| other.address == before.address) else {
+                complaints.push(format!("stock's segment at {:#x} is not there", before.address));
+                continue;
+            };
+            if !same_size(after, before, &self.unused) || before.flags != after.flags {
+                complaints.push(format!("the segment at {:#x} has another size or other permissions", before.address));
+                continue;
+            }
+            for address in self.others(before, after) {
+                if edits.iter().any(|edit| edit.field.contains(&address)) {
+                    continue;
+                }
+                let edit = candidates_at(stock, graft, address).into_iter().find(is_permitted);
+                match edit.filter(|_| edits.len() < most) {
+                    Some(edit) => edits.push(edit),
+                    None => {
+                        complaints.push(format!("the byte at {address:#x} is not stock's"));
+                        break;
+                    }
+                }
+            }
+        }
+        (complaints, edits.len())
     }
 
-    /// Returns the addresses of the other bytes that differ between a segment of stock and the same segment of the
-    /// graft.
-    pub(super) fn others<'s>(
-        &'s self,
-        before: &'s Segment<'_>,
-        after: &'s Segment<'_>,
-    ) -> impl Iterator<Item = u64> + 's {
+    /// Returns the addresses of bytes that differ between a segment of stock and the same segment of the graft, without
+    /// those that are checked elsewhere.
+    fn others<'s>(&'s self, before: &'s Segment<'_>, after: &'s Segment<'_>) -> impl Iterator<Item = u64> + 's {
         let changed = differences(before.data.unwrap_or_default(), after.data.unwrap_or_default());
         changed.map(|at| (at, before.address + at as u64)).filter_map(move |(at, address)| {
             let in_header = before.offset == 0 && at < ELF_HEADER;
-            let in_entry =
-                || self.entry_points.entries.iter().any(|entry| address.wrapping_sub(entry.address) < self.jump);
-            (!in_header && !self.unused.contains(&address) && !in_entry()).then_some(address)
+            let elsewhere = || self.elsewhere.iter().any(|range| range.contains(&address));
+            (!in_header && !self.unused.contains(&address) && !elsewhere()).then_some(address)
         })
     }
+}
+
+/// Returns the places of the jumps at the entry points.
+pub(super) fn jumps(graft: &Elf<'_>, entry_points: &EntryPoints) -> Vec<Range<u64>> {
+    let size = jump_size(graft.arch) as u64;
+    entry_points.entries.iter().map(|entry| entry.address..entry.address.saturating_add(size)).collect()
+}
+
+/// Returns where the donor is, and everything behind it.
+pub(super) fn added(graft: &Elf<'_>, entry_points: &EntryPoints) -> Range<u64> {
+    let end = loads(graft).map(|load| load.address.saturating_add(load.memory)).max().unwrap_or(0);
+    entry_points.donor()..end
 }
 
 /// Returns the addresses of code bytes that differ from stock and that the graft may not change but by its edits. Only
 /// the first few, for a file that differs everywhere.
 fn changes(graft: &Elf<'_>, stock: &Elf<'_>, entry_points: &EntryPoints) -> Vec<u64> {
     const MOST: usize = 4096;
-    let allowed = Allowed::new(graft, stock, entry_points);
+    let jumps = jumps(graft, entry_points);
+    let permitted = Permitted::new(graft, stock, &jumps, (0, &|_| false));
     let code = loads(stock).filter(|load| load.flags & PF_X != 0);
     let pairs = code.filter_map(|load| Some((load, loads(graft).find(|other| other.address == load.address)?)));
-    pairs.flat_map(|(before, after)| allowed.others(before, after)).take(MOST).collect()
+    pairs.flat_map(|(before, after)| permitted.others(before, after)).take(MOST).collect()
 }
 
 /// Returns the possible edits that explain a changed byte of code at `address`; none if it is not an operand. x86
 /// instructions have no fixed places, so there may be several; the graft's own must be among them.
-pub(super) fn candidates_at(stock: &Elf<'_>, graft: &Elf<'_>, address: u64) -> Vec<Edit> {
+fn candidates_at(stock: &Elf<'_>, graft: &Elf<'_>, address: u64) -> Vec<Edit> {
     let (Some((start, before)), Some((same, after))) = (code(stock, address), code(graft, address)) else {
         return Vec::new();
     };

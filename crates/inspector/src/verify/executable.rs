@@ -2,7 +2,7 @@
 //! other bytes are the program's own.
 
 use super::check::{Check, parse};
-use super::edits::{self, Allowed, Edit};
+use super::edits::{self, Edit, Permitted};
 use super::loader;
 use super::section_headers::section_of_headers;
 use crate::elf::{Elf, PF_X, Symbol};
@@ -94,37 +94,11 @@ fn writable_code(elf: &Elf<'_>, entry_points: Option<&EntryPoints>) -> Check {
 /// Checks that everything that stock loads is loaded at the same addresses with the same bytes, except for the jumps,
 /// and for at most three operands that now name a place in the donor.
 fn unchanged(graft: &Elf<'_>, stock: &Elf<'_>, entry_points: &EntryPoints) -> Check {
-    let allowed = Allowed::new(graft, stock, entry_points);
-    let mut complaints = Vec::new();
-    let mut others: Vec<Edit> = Vec::new();
-    let donor = entry_points.donor();
-    let end = loads(graft).map(|load| load.address.saturating_add(load.memory)).max().unwrap_or(0);
-    for load in loads(stock) {
-        let Some(same) = loads(graft).find(|other| other.address == load.address) else {
-            complaints.push(format!("stock's segment at {:#x} is not there", load.address));
-            continue;
-        };
-        if !allowed.same_size(load, same) || load.flags != same.flags {
-            complaints.push(format!("the segment at {:#x} has another size or other permissions", load.address));
-            continue;
-        }
-        for address in allowed.others(load, same) {
-            if others.iter().any(|edit| edit.field.contains(&address)) {
-                continue;
-            }
-            let edit =
-                edits::candidates_at(stock, graft, address).into_iter().find(|edit| (donor..end).contains(&edit.after));
-            match edit.filter(|_| others.len() < MOST_EDITS) {
-                Some(edit) => others.push(edit),
-                None => {
-                    complaints.push(format!("the byte at {address:#x} is not stock's"));
-                    break;
-                }
-            }
-        }
-    }
+    let (jumps, added) = (edits::jumps(graft, entry_points), edits::added(graft, entry_points));
+    let is_edit = |edit: &Edit| added.contains(&edit.after);
+    let permitted = Permitted::new(graft, stock, &jumps, (MOST_EDITS, &is_edit));
+    let (complaints, others) = permitted.compare(graft, stock, loads(stock));
     Check::unless("program", complaints, || {
-        let jumps = entry_points.entries.len();
-        format!("the program is stock's but for {jumps} jumps and {} other edits", others.len())
+        format!("the program is stock's but for {} jumps and {others} other edits", jumps.len())
     })
 }

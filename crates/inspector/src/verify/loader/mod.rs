@@ -9,8 +9,8 @@
 mod file;
 mod parameters;
 
-use super::edits::{Allowed, Edit, Naming, candidates_at};
-use crate::elf::{Elf, PF_X, PT_INTERP, Segment};
+use super::edits::{self, Edit, Naming, Permitted};
+use crate::elf::{Elf, PT_INTERP, Segment};
 use crate::entry_points::{EntryPoints, loads};
 use crate::verify::check::Check;
 
@@ -71,42 +71,18 @@ fn size_of_values(graft: &Elf<'_>, stock: &Elf<'_>, donor: u64) -> Result<(u64, 
 /// Checks that everything that stock loads is loaded at the same addresses with the same contents, but for the jumps,
 /// the calls at the ends of threads and of processes, and the size of a thread's values.
 pub(super) fn unchanged(graft: &Elf<'_>, stock: &Elf<'_>, entry_points: &EntryPoints) -> Check {
-    let donor = entry_points.donor();
-    let mut complaints = Vec::new();
-    let end = loads(graft).map(|load| load.address.saturating_add(load.memory)).max().unwrap_or(0);
-    let allowed = Allowed::new(graft, stock, entry_points);
-    let mut calls: Vec<Edit> = Vec::new();
-    for before in loads(stock).filter(|load| load.flags & PF_W == 0) {
-        let Some(after) = loads(graft).find(|other| other.address == before.address) else {
-            complaints.push(format!("stock's segment at {:#x} is not there", before.address));
-            continue;
-        };
-        if !allowed.same_size(before, after) || before.flags != after.flags {
-            complaints.push(format!("the segment at {:#x} has another size or other permissions", before.address));
-            continue;
-        }
-        for address in allowed.others(before, after) {
-            if calls.iter().any(|edit| edit.field.contains(&address)) {
-                continue;
-            }
-            let leads = |edit: &Edit| edit.naming == Naming::Call && (donor..end).contains(&edit.after);
-            let edit = candidates_at(stock, graft, address).into_iter().find(leads);
-            match edit.filter(|_| calls.len() < CALLS && before.flags & PF_X != 0) {
-                Some(edit) => calls.push(edit),
-                None => {
-                    complaints.push(format!("the byte at {address:#x} is not stock's"));
-                    break;
-                }
-            }
-        }
-    }
+    let (jumps, added) = (edits::jumps(graft, entry_points), edits::added(graft, entry_points));
+    let is_edit = |edit: &Edit| edit.naming == Naming::Call && added.contains(&edit.after);
+    let permitted = Permitted::new(graft, stock, &jumps, (CALLS, &is_edit));
+    let constant = loads(stock).filter(|load| load.flags & PF_W == 0);
+    let (mut complaints, _) = permitted.compare(graft, stock, constant);
     let mut size = 0;
-    match size_of_values(graft, stock, donor) {
+    match size_of_values(graft, stock, added.start) {
         Ok((_, now)) => size = now,
         Err(problem) => complaints.push(problem),
     }
     Check::unless("program", complaints, || {
-        let jumps = entry_points.entries.len();
+        let jumps = jumps.len();
         format!("libc.so is stock's but for {jumps} jumps, {CALLS} calls, and {size} bytes for a thread's values")
     })
 }

@@ -7,9 +7,9 @@ mod machine;
 use std::collections::HashMap;
 use std::ops::Range;
 
+use super::edits::Permitted;
 use super::file::check_dynamic;
 use super::filled_in;
-use super::image::{ELF_HEADER, cleared_table, differences};
 use super::section_headers::section_of_headers;
 use super::tables::{ALIAS, Relocation, Symbol, Tables};
 use crate::bytes::printable;
@@ -203,28 +203,9 @@ fn lookup(tables: &Tables<'_, '_>, merged: &Merged) -> Check {
 /// Checks that everything that stock loads is loaded at the same addresses with the same bytes, in front of the new
 /// parts at `start`. Not compared are its slots' relocations, in which symbols have other numbers.
 pub(super) fn unchanged(graft: &Elf<'_>, stock: &Elf<'_>, start: u64, slots: &Range<u64>) -> Check {
-    let mut complaints = Vec::new();
-    // Its program headers are elsewhere now, and `strip` clears the old ones.
-    let cleared = cleared_table(graft, stock);
-    for load in loads(stock) {
-        let Some(same) = loads(graft).find(|other| other.address == load.address) else {
-            complaints.push(format!("stock's segment at {:#x} is not there", load.address));
-            continue;
-        };
-        let (before, now) = (load.data.unwrap_or_default(), same.data.unwrap_or_default());
-        if load.memory != same.memory || load.flags != same.flags || before.len() != now.len() {
-            complaints.push(format!("the segment at {:#x} has another size or other permissions", load.address));
-            continue;
-        }
-        let own = |at: &usize| {
-            let address = load.address + *at as u64;
-            let header = load.offset == 0 && *at < ELF_HEADER;
-            !header && !slots.contains(&address) && !cleared.contains(&address)
-        };
-        if let Some(at) = differences(before, now).find(own) {
-            complaints.push(format!("the byte at {:#x} is not stock's", load.address + at as u64));
-        }
-    }
+    let elsewhere = [slots.clone()];
+    let permitted = Permitted::new(graft, stock, &elsewhere, (0, &|_| false));
+    let (mut complaints, _) = permitted.compare(graft, stock, loads(stock));
     if loads(stock).any(|load| load.address.saturating_add(load.memory) > start) {
         complaints.push("the new parts overlap the program".to_owned());
     }
