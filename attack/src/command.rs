@@ -35,6 +35,12 @@ struct Attack {
     /// Which one of N [default: by the number of lines in the ledger]
     #[arg(long, value_name = "N")]
     rest: Option<usize>,
+    /// The donor of the flows: a name, or `all` [default: a different one for each, by the lines of the ledger]
+    #[arg(long, value_name = "NAME")]
+    donor: Option<String>,
+    /// How many attacks are made at once [default: one for each processor]
+    #[arg(long, value_name = "N")]
+    jobs: Option<usize>,
     /// Add the counts to attack/counts.tsv and docs/reliability.md
     #[arg(long)]
     keep: bool,
@@ -65,18 +71,44 @@ struct Amount {
 /// An attack on a flow.
 type OnFlow = fn(&Scene, Amount) -> Result<Outcome>;
 
+/// Which donors the flows are attacked with.
+#[derive(Debug, Clone, Copy)]
+enum Choice<'c> {
+    All,
+    Named(&'c str),
+    /// For each flow a different one, from this number on.
+    Turn(usize),
+}
+
+impl Choice<'_> {
+    /// Chooses among the donors that the flow of this number can be run with.
+    fn donors(self, number: usize, donors: &[&'static Donor]) -> Vec<&'static Donor> {
+        match self {
+            Choice::All => donors.to_vec(),
+            Choice::Named(name) => donors.iter().copied().filter(|donor| donor.name == name).collect(),
+            Choice::Turn(first) => vec![donors[(first + number) % donors.len()]],
+        }
+    }
+}
+
 /// One attack on one thing.
 #[derive(Debug, Clone, Copy)]
 enum Work {
-    Flow(Kind, OnFlow, &'static Flow),
+    Flow(Kind, OnFlow, &'static Flow, &'static Donor),
     Graft(&'static flips::Kind, &'static Donor),
     Program(Kind, &'static Endurance, &'static Donor),
 }
 
 impl Work {
     /// Returns each thing that an attack is made on.
-    fn all(kind: Kind) -> Vec<Work> {
-        let flows = |attack: OnFlow| FLOWS.iter().map(|flow| Work::Flow(kind, attack, flow)).collect();
+    fn all(kind: Kind, choice: Choice<'_>) -> Vec<Work> {
+        let flows = |attack: OnFlow| {
+            let with_donors = |(number, flow): (usize, &'static Flow)| {
+                let donors = choice.donors(number, &flow.donors());
+                donors.into_iter().map(move |donor| Work::Flow(kind, attack, flow, donor))
+            };
+            FLOWS.iter().enumerate().flat_map(with_donors).collect()
+        };
         let donors = donors::all().iter();
         let programs = |endurance: &'static Endurance| -> Vec<Work> {
             donors.clone().map(|donor| Work::Program(kind, endurance, donor)).collect()
@@ -99,7 +131,7 @@ impl Work {
     /// The attack's name, and what is attacked, for the ledger.
     fn names(&self) -> (String, &'static str) {
         match self {
-            Work::Flow(kind, _, flow) => (kind.name(), flow.name),
+            Work::Flow(kind, _, flow, _) => (kind.name(), flow.name),
             Work::Graft(kind, _) => (Kind::Flips.name(), kind.name),
             Work::Program(kind, _, donor) => (kind.name(), donor.name),
         }
@@ -108,7 +140,7 @@ impl Work {
     /// The name for people.
     fn title(&self) -> String {
         match self {
-            Work::Flow(_, _, flow) => flow.name.to_owned(),
+            Work::Flow(_, _, flow, donor) => format!("{} with {}", flow.name, donor.name),
             Work::Graft(kind, donor) => format!("{} with {}", kind.name, donor.name),
             Work::Program(_, _, donor) => donor.name.to_owned(),
         }
@@ -117,7 +149,7 @@ impl Work {
     /// Attacks it. `None` if there is no such graft.
     fn run(&self, program: &Path, amount: Amount) -> Result<Option<Outcome>> {
         match self {
-            Work::Flow(_, attack, flow) => attack(&Scene::new(flow, program)?, amount).map(Some),
+            Work::Flow(_, attack, flow, donor) => attack(&Scene::with_donor(flow, program, donor)?, amount).map(Some),
             Work::Graft(kind, donor) => Graft::new(kind, donor)?.map(|graft| graft.flip(amount.share)).transpose(),
             Work::Program(_, endurance, donor) => endurance.endure(donor, amount.rounds).map(Some),
         }
@@ -133,16 +165,27 @@ impl Kind {
 pub(crate) fn run() -> Result<ExitCode> {
     let asked = Attack::parse();
     ensure!(asked.every > 0, "`--every` takes a number above 0");
-    let rest = asked.rest.map_or_else(|| ledger::read().map(|lines| lines.len()), Ok)? % asked.every;
+    let lines = ledger::read()?.len();
+    let rest = asked.rest.unwrap_or(lines) % asked.every;
+    let choice = match asked.donor.as_deref() {
+        None => Choice::Turn(lines),
+        Some("all") => Choice::All,
+        Some(name) => {
+            ensure!(donors::find(name).is_some(), "there is no donor `{name}`");
+            Choice::Named(name)
+        }
+    };
+    let jobs = asked.jobs.unwrap_or_else(workers::processors);
+    ensure!(jobs > 0, "`--jobs` takes a number above 0");
     let amount = Amount { share: Share { step: asked.every, rest }, rounds: asked.rounds };
     let kinds = if asked.attacks.is_empty() { Kind::value_variants().to_vec() } else { asked.attacks.clone() };
-    let work: Vec<Work> = kinds.iter().flat_map(|kind| Work::all(*kind)).collect();
+    let work: Vec<Work> = kinds.iter().flat_map(|kind| Work::all(*kind, choice)).collect();
     let (missing, work): (Vec<Work>, Vec<Work>) = work
         .into_iter()
         .filter(|work| work.title().contains(&asked.only))
-        .partition(|work| matches!(work, Work::Flow(_, _, flow) if flow.needs_rust() && !fixtures::has_rust_musl()));
+        .partition(|work| matches!(work, Work::Flow(_, _, flow, _) if flow.needs_rust() && !fixtures::has_rust_musl()));
     for work in &missing {
-        if let Work::Flow(kind, _, Flow { name, .. }) = work {
+        if let Work::Flow(kind, _, Flow { name, .. }, _) = work {
             println!("{:7} {name:50} not attacked: run `cargo xtask setup rust` first", kind.name());
         }
     }
@@ -157,7 +200,7 @@ pub(crate) fn run() -> Result<ExitCode> {
     }
 
     let (stamp, lines) = (Stamp::now()?, Mutex::new(Vec::new()));
-    let troubles = workers::each(&work, workers::processors(), |work| {
+    let troubles = workers::each(&work, jobs, |work| {
         let (attack, flow) = work.names();
         let outcome = work.run(&program, amount).with_context(|| format!("{attack}, {}", work.title()))?;
         let Some(Outcome { done, findings }) = outcome else { return Ok(()) };

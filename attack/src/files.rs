@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::io;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 /// Part of the name of each file that allograft puts beside a host: backups, records, temporaries.
@@ -72,8 +72,24 @@ impl Files {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => fs::create_dir_all(folder)?,
         }
+        self.make(folder, |_| true)
+    }
+
+    /// Writes them into a folder that has the files `now`: what is the same there stays.
+    pub(crate) fn write_over(&self, now: &Files, folder: &Path) -> io::Result<()> {
+        let differs = |name: &PathBuf| self.0.get(name) != now.0.get(name);
+        // A folder's name sorts before those in it: they are removed first.
+        for (name, entry) in now.0.iter().rev().filter(|(name, _)| differs(name)) {
+            let path = folder.join(name);
+            if *entry == Entry::Folder { fs::remove_dir(path)? } else { fs::remove_file(path)? }
+        }
+        self.make(folder, differs)
+    }
+
+    /// Makes those of the entries that are wanted.
+    fn make(&self, folder: &Path, is_wanted: impl Fn(&PathBuf) -> bool) -> io::Result<()> {
         // A folder's name sorts before those in it.
-        for (name, entry) in &self.0 {
+        for (name, entry) in self.0.iter().filter(|(name, _)| is_wanted(name)) {
             let path = folder.join(name);
             match entry {
                 Entry::Folder => fs::create_dir(path)?,
@@ -85,6 +101,12 @@ impl Files {
             }
         }
         Ok(())
+    }
+
+    /// Returns how many names each of the files in a folder has: a name more is not seen in their contents.
+    pub(crate) fn links(&self, folder: &Path) -> io::Result<Vec<u64>> {
+        let files = self.0.iter().filter(|(_, entry)| matches!(entry, Entry::File { .. }));
+        files.map(|(name, _)| Ok(fs::symlink_metadata(folder.join(name))?.nlink())).collect()
     }
 
     /// Names the hosts that are as in none of the `states`.
@@ -156,5 +178,41 @@ mod tests {
         fs::write(folder.path().join("more"), "").unwrap();
         files.write(folder.path()).unwrap();
         assert_eq!(Files::read(folder.path(), in_place).unwrap(), files);
+    }
+
+    #[test]
+    fn files_are_written_over_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let with = |entry: Entry, files: &[(&str, &str)]| {
+            let mut files = of(files);
+            files.0.insert("a".into(), entry);
+            files
+        };
+        let states = [
+            of(&[("kept", "1"), ("a", "stock")]),
+            of(&[("kept", "1"), ("a", "graft"), ("a.allograft-stock", "stock")]),
+            with(Entry::Folder, &[("kept", "1")]),
+            with(Entry::Link("kept".into()), &[("kept", "1")]),
+            with(Entry::Folder, &[("kept", "2"), ("a/b", "3")]),
+            Files::default(),
+        ];
+        for (from, to) in states.iter().flat_map(|from| states.iter().map(move |to| (from, to))) {
+            from.write(folder.path()).unwrap();
+            to.write_over(from, folder.path()).unwrap();
+            assert_eq!(Files::read(folder.path(), in_place).unwrap(), *to, "over {from:?}");
+        }
+    }
+
+    /// A file with a second name is not changed by what is written under that name.
+    #[test]
+    fn a_second_name_of_a_file_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let (begin, now) = (of(&[("a", "1"), ("b", "2")]), of(&[("a", "1"), ("b", "1")]));
+        of(&[("a", "1")]).write(folder.path()).unwrap();
+        fs::hard_link(folder.path().join("a"), folder.path().join("b")).unwrap();
+        assert_eq!(now.links(folder.path()).unwrap(), [2, 2]);
+        begin.write_over(&now, folder.path()).unwrap();
+        assert_eq!(Files::read(folder.path(), in_place).unwrap(), begin);
+        assert_eq!(begin.links(folder.path()).unwrap(), [1, 1]);
     }
 }

@@ -12,7 +12,8 @@ use anyhow::{Context, Result, ensure};
 use donors::Donor;
 use fixtures::Arch;
 use format::Linked;
-use hosts::Request;
+use hosts::{Examiner, Request};
+use inspector::verify::StockArchive;
 
 use crate::flows::{Making, archive, dynamic, loader, program, program_anywhere};
 use crate::interference::{Finding, Outcome, Share};
@@ -94,9 +95,36 @@ pub static HARMLESS: &[Harmless] = &[
 #[derive(Debug)]
 pub struct Graft {
     kind: &'static Kind,
-    folder: tempfile::TempDir,
+    /// The folder, which the loader of a program that loads its donor looks into.
+    _folder: tempfile::TempDir,
+    /// Its path.
+    host: PathBuf,
     stock: Vec<u8>,
     graft: Vec<u8>,
+}
+
+/// The checks of a graft's copies.
+enum Judge<'g> {
+    Archive(StockArchive<'g>),
+    Executable(Box<Examiner<'g>>),
+}
+
+impl Judge<'_> {
+    fn verdict(&self, changed: &[u8]) -> Result<Verdict> {
+        let checked = match self {
+            Judge::Archive(stock) => stock.compare(changed).map(|checks| (checks, true)),
+            Judge::Executable(examiner) => {
+                examiner.examine(changed).map(|examined| (examined.checks, examined.complete))
+            }
+        };
+        let Ok((checks, complete)) = checked else { return Ok(Verdict::Refused) };
+        ensure!(!checks.is_empty(), "no check was made");
+        Ok(match (checks.iter().all(|check| check.ok), complete) {
+            (false, _) => Verdict::Refused,
+            (true, true) => Verdict::Accepted,
+            (true, false) => Verdict::LeftOpen,
+        })
+    }
 }
 
 /// The result of the checks of a graft.
@@ -129,7 +157,7 @@ impl Graft {
             request.needed = Some(None);
         }
         hosts::graft(&host, &request).with_context(|| format!("{} with {}", kind.name, donor.name))?;
-        let graft = Graft { kind, stock, graft: fs::read(&host)?, folder };
+        let graft = Graft { kind, stock, graft: fs::read(&host)?, host, _folder: folder };
         let verdict = graft.verdict(&graft.graft)?;
         ensure!(
             verdict == Verdict::Accepted,
@@ -140,31 +168,17 @@ impl Graft {
         Ok(Some(graft))
     }
 
-    fn path(&self) -> PathBuf {
-        self.folder.path().join(self.kind.host)
-    }
-
-    fn verdict(&self, graft: &[u8]) -> Result<Verdict> {
-        let stock = Some(self.stock.as_slice());
-        let (checks, complete) = if self.kind.linked.is_none() {
-            match inspector::verify::explain(graft, stock) {
-                Ok(comparison) => (comparison.checks, true),
-                Err(_) => return Ok(Verdict::Refused),
-            }
-        } else {
-            match hosts::examine(&self.path(), None, graft, stock) {
-                Ok(examined) => (examined.checks, examined.complete),
-                Err(_) => return Ok(Verdict::Refused),
-            }
-        };
-        ensure!(!checks.is_empty(), "no check was made");
-        Ok(match (checks.iter().all(|check| check.ok), complete) {
-            (false, _) => Verdict::Refused,
-            (true, true) => Verdict::Accepted,
-            (true, false) => Verdict::LeftOpen,
+    /// Reads what all checks need, once.
+    fn judge(&self) -> Result<Judge<'_>> {
+        Ok(match self.kind.linked {
+            None => Judge::Archive(StockArchive::read(&self.stock)?),
+            Some(_) => Judge::Executable(Box::new(Examiner::new(&self.host, None, Some(&self.stock)))),
         })
     }
 
+    fn verdict(&self, graft: &[u8]) -> Result<Verdict> {
+        self.judge()?.verdict(graft)
+    }
     /// Changes a share of the bytes, one at a time.
     ///
     /// # Errors
@@ -175,13 +189,13 @@ impl Graft {
 
     /// Changes bytes as [`Graft::flip`] does; a change that is `harmless` is not a finding.
     fn flip_but(&self, share: Share, harmless: &[Harmless]) -> Result<Outcome> {
-        let places = Places::read(&self.graft)?;
+        let (places, judge) = (Places::read(&self.graft)?, self.judge()?);
         let (mut changed, mut outcome) = (self.graft.clone(), Outcome::default());
         let mut missed: BTreeMap<(String, &str), Vec<usize>> = BTreeMap::new();
         for at in (share.rest..changed.len()).step_by(share.step) {
             changed[at] ^= other(at);
             // A check that panics is a finding as well, and the others have to go on.
-            let verdict = catch_unwind(AssertUnwindSafe(|| self.verdict(&changed)));
+            let verdict = catch_unwind(AssertUnwindSafe(|| judge.verdict(&changed)));
             changed[at] = self.graft[at];
             outcome.done += 1;
             let what = match verdict {

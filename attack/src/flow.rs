@@ -1,10 +1,15 @@
 //! One command of allograft on one kind of host.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
+use donors::Donor;
+use fixtures::Arch;
+use format::Linked;
 
 use crate::files::{Files, RoleOf};
 use crate::traced::{Calm, End, Ran, Watch, run};
@@ -26,6 +31,8 @@ pub struct Flow {
     pub(crate) role: RoleOf,
     /// The build that allograft is a part of. `None` where it does all of the work itself.
     pub(crate) build: Option<Build>,
+    /// The kind of linked file that the donor goes into. `None` where each donor fits.
+    pub(crate) linked: Option<Linked>,
 }
 
 /// A build with a compiler or with cargo, which do most of the work and make most of the calls.
@@ -48,6 +55,8 @@ pub(crate) struct Build {
 #[derive(Debug)]
 pub struct Scene {
     pub(crate) flow: &'static Flow,
+    /// The donor of its runs.
+    donor: &'static Donor,
     program: PathBuf,
     made: tempfile::TempDir,
     /// The number of calls of the undisturbed run.
@@ -55,13 +64,44 @@ pub struct Scene {
     pub(crate) begin: Files,
     pub(crate) end: Files,
     back: Option<Files>,
+    /// The files of the folder when they were read last. `None` if something has run since.
+    now: Mutex<Option<Arc<Files>>>,
+    /// The states in which the next run was right.
+    mended: Mutex<HashSet<Known>>,
 }
+
+/// A state of the folder that undisturbed runs make, too: which one, how many names each file has, and whether the next
+/// run takes back what was done.
+type Known = (usize, Vec<u64>, bool);
 
 impl Flow {
     /// Whether it takes the tests' Rust toolchain with musl targets (`cargo xtask setup rust`).
     pub fn needs_rust(&self) -> bool {
         self.build.as_ref().is_some_and(|build| build.needs_rust)
     }
+
+    /// Returns the donors that it can be run with.
+    pub fn donors(&self) -> Vec<&'static Donor> {
+        let fits = |donor: &&Donor| self.linked.is_none_or(|linked| donor.goes_into(linked, Arch::X86_64));
+        donors::all().iter().filter(fits).collect()
+    }
+}
+
+/// Returns a command line with a donor, which differs from that of the runs before it. The default one needs no name.
+fn with_donor(line: &str, donor: &Donor) -> String {
+    let default = donors::default_for(Arch::X86_64);
+    if donor.name == default.name {
+        return line.to_owned();
+    }
+    if line.contains("--donor ") {
+        return line.replace(&format!("--donor {}", donor.name), &format!("--donor {}", default.name));
+    }
+    let mut words: Vec<&str> = line.split_whitespace().collect();
+    let command = words.iter().position(|word| ["graft", "emit", "cc", "build"].contains(word));
+    if let Some(command) = command {
+        words.splice(command + 1..command + 1, ["--donor", donor.name]);
+    }
+    words.join(" ")
 }
 
 impl Scene {
@@ -70,6 +110,14 @@ impl Scene {
     /// # Errors
     /// A run fails, or two equal runs make different files.
     pub fn new(flow: &'static Flow, program: &Path) -> Result<Scene> {
+        Scene::with_donor(flow, program, donors::default_for(Arch::X86_64))
+    }
+
+    /// Prepares a flow with one of [`Flow::donors`].
+    ///
+    /// # Errors
+    /// As [`Scene::new`].
+    pub fn with_donor(flow: &'static Flow, program: &Path, donor: &'static Donor) -> Result<Scene> {
         let program = match &flow.build {
             Some(build) => &program.with_file_name(build.program),
             None => program,
@@ -80,12 +128,15 @@ impl Scene {
         }
         let mut scene = Scene {
             flow,
+            donor,
             program: program.to_owned(),
             made,
             calls: 0,
             begin: Files::default(),
             end: Files::default(),
             back: None,
+            now: Mutex::default(),
+            mended: Mutex::default(),
         };
         (flow.prepare)(&scene.folder());
         for line in flow.before {
@@ -108,6 +159,11 @@ impl Scene {
         Ok(scene)
     }
 
+    /// The flow, and the donor of its runs.
+    pub fn name(&self) -> String {
+        format!("{} with {}", self.flow.name, self.donor.name)
+    }
+
     /// The folder in which the flow runs.
     pub(crate) fn folder(&self) -> PathBuf {
         self.made.path().join("folder")
@@ -125,9 +181,46 @@ impl Scene {
         Files::read(&self.folder(), self.flow.role)
     }
 
+    /// Reads the files of the folder, and remembers them until something runs.
+    pub(crate) fn look(&self) -> std::io::Result<Arc<Files>> {
+        let files = Arc::new(self.files()?);
+        *self.now.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&files));
+        Ok(files)
+    }
+
+    /// Brings back the folder's state before the flow's run. Files that are known to be in that state are not written.
+    pub(crate) fn restore(&self) -> std::io::Result<()> {
+        let now = self.now.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match now {
+            // Builds have files of other programs as well.
+            Some(now) if self.flow.build.is_none() => self.begin.write_over(&now, &self.folder()),
+            _ => self.begin.write(&self.folder()),
+        }
+    }
+
     /// Names the hosts that are as in none of the `states`.
     pub(crate) fn torn(&self, files: &Files, states: &[&Files]) -> Vec<String> {
         files.torn(states, self.flow.role)
+    }
+
+    /// Asks what the next run makes of what is in the folder, `now`, as [`Scene::next`] does; but only once for a state
+    /// that undisturbed runs make, too: a run that was stopped before it wrote something leaves no other.
+    ///
+    /// # Errors
+    /// As [`Scene::next`].
+    pub(crate) fn next_of(&self, now: &Files, takes_back: bool) -> Result<Option<String>> {
+        let known = self.states().iter().position(|state| *state == now).filter(|_| self.flow.build.is_none());
+        let Some(number) = known else { return self.next(takes_back) };
+        let key = (number, now.links(&self.folder())?, takes_back);
+        let mended = || self.mended.lock().unwrap_or_else(PoisonError::into_inner);
+        if mended().contains(&key) {
+            return Ok(None);
+        }
+        let wrong = self.next(takes_back)?;
+        if wrong.is_none() {
+            mended().insert(key);
+        }
+        Ok(wrong)
     }
 
     /// Asks what the next run makes of what is in the folder: the same command, or, if `takes_back`, the one that takes
@@ -141,7 +234,7 @@ impl Scene {
             _ => (self.flow.line, &self.end),
         };
         let output = self.plain(line)?;
-        let differences = self.files()?.differences(expected);
+        let differences = self.look()?.differences(expected);
         let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
         Ok((!differences.is_empty()).then(|| {
             format!("`allograft {line}` then ended with {}, and these differ: {differences:?}\n{said}", output.status)
@@ -164,8 +257,12 @@ impl Scene {
 
     /// Returns a run of the program in the folder.
     pub(crate) fn command(&self, line: &str) -> Command {
+        *self.now.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let mut command = Command::new(&self.program);
-        command.args(line.split_whitespace()).current_dir(self.folder()).stdin(std::process::Stdio::null());
+        command
+            .args(with_donor(line, self.donor).split_whitespace())
+            .current_dir(self.folder())
+            .stdin(std::process::Stdio::null());
         if let Some(build) = &self.flow.build {
             // Cargo sets these for the process that attacks.
             let set = std::env::vars_os().map(|(name, _)| name);
@@ -188,5 +285,29 @@ impl Scene {
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "{}: `allograft {line}`: {}\n{said}", self.flow.name, output.status);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_with_a_donor() {
+        let donor = |name| donors::all().iter().find(|donor| donor.name == name).unwrap();
+        let default = donors::default_for(Arch::X86_64);
+        let other = donor("rpmalloc");
+        for (line, expected) in [
+            ("graft libc.a -o out.a", "graft --donor rpmalloc libc.a -o out.a"),
+            ("emit --as object -o out.o", "emit --donor rpmalloc --as object -o out.o"),
+            ("cc -O1 -o second program.c", "cc --donor rpmalloc -O1 -o second program.c"),
+            ("allograft build --release", "allograft build --donor rpmalloc --release"),
+            ("graft libc.a --donor mimalloc", "graft libc.a --donor mimalloc"),
+            ("undo libc.a", "undo libc.a"),
+        ] {
+            assert_eq!(with_donor(line, other), expected);
+            assert_eq!(with_donor(line, default), line);
+        }
+        assert_eq!(with_donor("graft a --donor rpmalloc", other), format!("graft a --donor {}", default.name));
     }
 }

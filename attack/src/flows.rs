@@ -7,6 +7,7 @@ use std::path::Path;
 use fixtures::image::{Image, Layout, Packing, Tar};
 use fixtures::program::{self, linked_with_musl};
 use fixtures::{Arch, debian_musl, musl_loader};
+use format::Linked;
 
 use crate::files::{Role, in_place};
 use crate::flow::{Build, Flow};
@@ -27,26 +28,44 @@ pub static FLOWS: &[Flow] = &[
     flow("folder", folder, &[], "graft .", Some("undo .")),
     flow("folder, undone", folder, &["graft ."], "undo .", Some("graft .")),
     flow("folder, elsewhere", tree, &[], "graft tree -o out", None),
-    flow("program", program, &[], "graft program", Some("undo program")),
-    flow("program, replaced", program, &["graft program --donor mimalloc"], "graft program", Some("undo program")),
-    flow("program, undone", program, &["graft program"], "undo program", Some("graft program")),
-    flow("program, elsewhere", program, &[], "graft program -o out", None),
-    flow("dynamic program", dynamic, &[], "graft program", Some("undo program")),
-    flow("dynamic program, undone", dynamic, &["graft program"], "undo program", Some("graft program")),
-    flow(
-        "dynamic program that loads its donor",
-        dynamic,
-        &["emit --target x86_64-linux-musl --as shared -o liballograft.so"],
-        "graft program --needed",
-        Some("undo program"),
+    fitting(Linked::Program, flow("program", program, &[], "graft program", Some("undo program"))),
+    fitting(
+        Linked::Program,
+        flow("program, replaced", program, &["graft program --donor mimalloc"], "graft program", Some("undo program")),
     ),
-    flow("loader", loader, &[], "graft lib/ld-musl-x86_64.so.1 --root .", Some("undo lib/ld-musl-x86_64.so.1")),
-    flow(
-        "loader, undone",
-        loader,
-        &["graft lib/ld-musl-x86_64.so.1 --root ."],
-        "undo lib/ld-musl-x86_64.so.1",
-        Some("graft lib/ld-musl-x86_64.so.1 --root ."),
+    fitting(
+        Linked::Program,
+        flow("program, undone", program, &["graft program"], "undo program", Some("graft program")),
+    ),
+    fitting(Linked::Program, flow("program, elsewhere", program, &[], "graft program -o out", None)),
+    fitting(Linked::Dynamic, flow("dynamic program", dynamic, &[], "graft program", Some("undo program"))),
+    fitting(
+        Linked::Dynamic,
+        flow("dynamic program, undone", dynamic, &["graft program"], "undo program", Some("graft program")),
+    ),
+    fitting(
+        Linked::Dynamic,
+        flow(
+            "dynamic program that loads its donor",
+            dynamic,
+            &["emit --target x86_64-linux-musl --as shared -o liballograft.so"],
+            "graft program --needed",
+            Some("undo program"),
+        ),
+    ),
+    fitting(
+        Linked::Loader,
+        flow("loader", loader, &[], "graft lib/ld-musl-x86_64.so.1 --root .", Some("undo lib/ld-musl-x86_64.so.1")),
+    ),
+    fitting(
+        Linked::Loader,
+        flow(
+            "loader, undone",
+            loader,
+            &["graft lib/ld-musl-x86_64.so.1 --root ."],
+            "undo lib/ld-musl-x86_64.so.1",
+            Some("graft lib/ld-musl-x86_64.so.1 --root ."),
+        ),
     ),
     flow("bundle, packed", packed, &[], BUNDLE, Some("undo sdk.artifactbundle.tar.gz")),
     flow("bundle, packed, undone", packed, &[BUNDLE], "undo sdk.artifactbundle.tar.gz", Some(BUNDLE)),
@@ -59,11 +78,14 @@ pub static FLOWS: &[Flow] = &[
     ),
     flow("bundle, zip", zipped, &[], "graft sdk.artifactbundle.zip", Some("undo sdk.artifactbundle.zip")),
     flow("bundle, folder", unpacked, &[], "graft sdk.artifactbundle", Some("undo sdk.artifactbundle")),
-    flow("image", image, &[], "graft image.tar -o out.tar", None),
-    flow("image, folder", layout, &[], "graft image -o out", None),
+    fitting(Linked::Program, flow("image", image, &[], "graft image.tar -o out.tar", None)),
+    fitting(Linked::Program, flow("image, folder", layout, &[], "graft image -o out", None)),
     flow("emitted object", archive, &[], "emit --target x86_64-linux-musl --as object -o out.o", None),
     flow("emitted archive", archive, &[], "emit --target x86_64-linux-musl --as archive -o out.a", None),
-    flow("emitted library", archive, &[], "emit --target x86_64-linux-musl --as shared -o out.so", None),
+    fitting(
+        Linked::Dynamic,
+        flow("emitted library", archive, &[], "emit --target x86_64-linux-musl --as shared -o out.so", None),
+    ),
     COMPILER,
     Flow { name: "compiler, again", before: &[COMPILER.line], line: "cc @words -DAGAIN", ..COMPILER },
     CARGO,
@@ -106,7 +128,12 @@ const fn flow(
     line: &'static str,
     back: Option<&'static str>,
 ) -> Flow {
-    Flow { name, prepare, before, line, back, role: in_place, build: None }
+    Flow { name, prepare, before, line, back, role: in_place, build: None, linked: None }
+}
+
+/// Returns the flow, for donors that go into this kind of linked file.
+const fn fitting(linked: Linked, flow: Flow) -> Flow {
+    Flow { linked: Some(linked), ..flow }
 }
 
 /// Fills a folder.

@@ -169,7 +169,7 @@ pub fn kills(scene: &Scene, share: Share) -> Result<Outcome> {
 /// As [`kills`].
 pub fn faults(scene: &Scene, share: Share) -> Result<Outcome> {
     let mut outcome = Outcome::default();
-    scene.begin.write(&scene.folder())?;
+    scene.restore()?;
     let mut recording = Recording::default();
     scene.traced(&mut recording)?;
     let deeds = recording.deeds.into_iter().enumerate();
@@ -186,32 +186,32 @@ fn lasts(error: Errno) -> bool {
 
 /// Runs the flow, with this deed at this call. Returns whether the run had so many calls.
 fn attack(scene: &Scene, at: usize, deed: Deed, outcome: &mut Outcome) -> Result<bool> {
-    scene.begin.write(&scene.folder())?;
+    scene.restore()?;
     let mut interference = Interference { at, deed, hit: None };
     let ran = scene.traced(&mut interference)?;
     let Some(call) = interference.hit else { return Ok(false) };
     outcome.done += 1;
-    let wrong = match judged(scene, &ran, deed)? {
-        None => scene.next(at % 2 == 1)?,
+    let now = scene.look()?;
+    let wrong = match judged(scene, &ran, &now, deed) {
+        None => scene.next_of(&now, at % 2 == 1)?,
         wrong => wrong,
     };
     outcome.findings.extend(
-        wrong.map(|wrong| Finding { at: format!("{}, call {at} ({}), {deed}", scene.flow.name, call.name()), wrong }),
+        wrong.map(|wrong| Finding { at: format!("{}, call {at} ({}), {deed}", scene.name(), call.name()), wrong }),
     );
     Ok(true)
 }
 
 /// Says what is wrong with the end of a run and what it left.
-fn judged(scene: &Scene, ran: &Ran, deed: Deed) -> Result<Option<String>> {
+fn judged(scene: &Scene, ran: &Ran, now: &Files, deed: Deed) -> Option<String> {
     let (begin, end) = (&scene.begin, &scene.end);
-    let now = scene.files()?;
     // A compiler that fails has removed what an earlier run had made.
     let absent = scene.flow.build.as_ref().map(|_| begin.without_changes(end));
     let whole: Vec<&Files> = [begin, end].into_iter().chain(&absent).collect();
-    let torn = scene.torn(&now, &whole);
-    let has = |state| scene.torn(&now, &[state]).is_empty();
+    let torn = scene.torn(now, &whole);
+    let has = |state| scene.torn(now, &[state]).is_empty();
     let said = ran.said.trim_end();
-    Ok(match ran.end {
+    match ran.end {
         _ if !torn.is_empty() => Some(format!("torn: {torn:?} after {:?}\n{said}", ran.end)),
         End::Exit(0) if !has(end) => Some(format!("the exit code is 0, and it is not done\n{said}")),
         End::Exit(0) => None,
@@ -227,7 +227,7 @@ fn judged(scene: &Scene, ran: &Ran, deed: Deed) -> Result<Option<String>> {
         // Without memory, the libraries end a program: at its start, at a thread's, or where an allocation fails.
         End::Signal(Signal::SIGABRT | Signal::SIGSEGV) if deed == Deed::Fail(Errno::ENOMEM) => None,
         End::Signal(signal) => Some(format!("it died of {signal}\n{said}")),
-    })
+    }
 }
 
 #[cfg(test)]
@@ -248,6 +248,7 @@ mod tests {
         back: Some("undo"),
         role: crate::files::in_place,
         build: None,
+        linked: None,
     };
 
     /// Programs that write into the host itself, and say that all is well.

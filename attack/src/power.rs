@@ -391,11 +391,11 @@ fn combinations(count: usize) -> Vec<Vec<usize>> {
 /// # Errors
 /// A run cannot be started, followed or recorded.
 pub fn losses(scene: &Scene, share: Share) -> Result<Outcome> {
-    scene.begin.write(&scene.folder())?;
+    scene.restore()?;
     let folder = fs::canonicalize(scene.folder())?;
     let mut journal = Journal::new(&folder, scene.flow.role)?;
     let ran = scene.traced(&mut journal)?;
-    ensure!(ran.end == End::Exit(0), "{}: {:?}\n{}", scene.flow.name, ran.end, ran.said);
+    ensure!(ran.end == End::Exit(0), "{}: {:?}\n{}", scene.name(), ran.end, ran.said);
     journal.point("the end")?;
     if let Some(trouble) = journal.trouble.take() {
         return Err(trouble.into());
@@ -413,7 +413,7 @@ pub fn losses(scene: &Scene, share: Share) -> Result<Outcome> {
         };
         outcome.findings.extend(wrong.map(|wrong| {
             let names: Vec<String> = state.keys().map(|name| name.display().to_string()).collect();
-            let at = format!("{}, power lost before {before}, state {number}: {names:?}", scene.flow.name);
+            let at = format!("{}, power lost before {before}, state {number}: {names:?}", scene.name());
             Finding { at, wrong }
         }));
     }

@@ -30,7 +30,7 @@ pub fn races(scene: &Scene, rounds: usize, seed: u64) -> Result<Outcome> {
     let mut outcome = Outcome::default();
     let built = match &scene.flow.build {
         Some(build) => {
-            scene.begin.write(&scene.folder())?;
+            scene.restore()?;
             Some(scene.one_by_one(build.at_once)?)
         }
         None => None,
@@ -46,7 +46,7 @@ pub fn races(scene: &Scene, rounds: usize, seed: u64) -> Result<Outcome> {
         if let Some(wrong) = race(scene, &lines, kill, built.as_ref())? {
             let killed =
                 kill.map_or_else(String::new, |(which, after)| format!(", run {which} killed after {after:?}"));
-            outcome.findings.push(Finding { at: format!("{}: {}{killed}", scene.flow.name, lines.join(" | ")), wrong });
+            outcome.findings.push(Finding { at: format!("{}: {}{killed}", scene.name(), lines.join(" | ")), wrong });
         }
     }
     Ok(outcome)
@@ -60,7 +60,7 @@ fn race(
     kill: Option<(usize, Duration)>,
     built: Option<&Files>,
 ) -> Result<Option<String>> {
-    scene.begin.write(&scene.folder())?;
+    scene.restore()?;
     let states = built.map_or_else(|| scene.states(), |built| vec![&scene.begin, built]);
     let over = AtomicBool::new(false);
     let mut ends = Vec::new();

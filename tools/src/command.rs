@@ -66,12 +66,20 @@ pub fn given_or_built(program: Option<&Path>) -> Result<PathBuf> {
     }
 }
 
+/// Builds cargo's subcommand with these variables in cargo's environment.
+///
+/// # Errors
+/// When it does not build.
+pub fn build_cargo_allograft_with(environment: &[(&str, &OsStr)]) -> Result<PathBuf> {
+    build("cargo-allograft", environment)
+}
+
 /// Builds cargo's subcommand.
 ///
 /// # Errors
 /// When it does not build.
 pub fn build_cargo_allograft() -> Result<PathBuf> {
-    build("cargo-allograft", &[])
+    build_cargo_allograft_with(&[])
 }
 
 /// Builds the program with these variables in cargo's environment.

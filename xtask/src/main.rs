@@ -16,6 +16,7 @@ mod site;
 mod test;
 mod upstream;
 
+use std::ffi::OsStr;
 use std::process::ExitCode;
 
 use tools::command;
@@ -158,12 +159,15 @@ fn bench(arguments: &[String]) -> anyhow::Result<()> {
 
 /// Builds allograft, and attacks it.
 fn attack(arguments: &[String]) -> anyhow::Result<()> {
-    let program = command::build_allograft()?;
+    // The attacks are on hosts of this machine's architecture.
+    let native = [(zigcc::arches::ARCHES, OsStr::new("native"))];
+    let program = command::build_allograft_with(&native)?;
     // It lies beside the other.
-    command::build_cargo_allograft()?;
+    command::build_cargo_allograft_with(&native)?;
     // Optimised: it makes millions of checks.
     let attack = ["run", "--release", "--quiet", "--locked", "--package", "attack", "--"];
-    command::run(command::cargo(&attack).args(arguments).arg("--program").arg(program))
+    let mut attack = command::cargo(&attack);
+    command::run(attack.args(arguments).arg("--program").arg(program).envs(native))
 }
 
 /// Starts `fuzz`, which builds the fuzzers and runs them.

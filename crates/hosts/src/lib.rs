@@ -61,7 +61,7 @@ pub use error::remedy::{Obstacle, Remedy};
 pub use error::rollback::RollbackFailure;
 pub use error::skipped::Skipped;
 pub use error::{Error, NOT_BUILT};
-pub use examination::{Examined, examine, examine_and_run};
+pub use examination::{Examined, Examiner, examine, examine_and_run};
 pub use file::attributes::Attributes;
 pub use file::bundle::Format;
 pub use file::temporaries::{Ending, left_behind, remove_temporaries};

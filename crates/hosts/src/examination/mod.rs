@@ -3,6 +3,7 @@
 
 mod needed;
 
+use std::cell::RefCell;
 use std::path::Path;
 
 use inspector::InspectError;
@@ -10,7 +11,7 @@ use inspector::verify::{Check, GraftKind, NotRun};
 use transplant::Executable;
 
 use crate::error::Error;
-use crate::host::donor_candidate::{DonorCandidate, donor_candidates, unmatched};
+use crate::host::donor_candidate::{DonorCandidate, DonorKey, donor_candidates, unmatched};
 use crate::prove::self_test::self_test;
 use crate::request::Patience;
 
@@ -31,9 +32,58 @@ pub struct Examined {
 /// # Errors
 /// The file is not an ELF file.
 pub fn examine(path: &Path, root: Option<&Path>, graft: &[u8], stock: Option<&[u8]>) -> Result<Examined, InspectError> {
-    match GraftKind::recognise(graft)? {
-        GraftKind::Needed => needed::read(path, root, graft, stock),
-        way @ (GraftKind::Redirected | GraftKind::Merged) => read(path, way, graft, stock),
+    Examiner::new(path, root, stock).examine(graft)
+}
+
+/// Checks copies of one graft. The graft that is compared with them is made once.
+#[derive(Debug)]
+pub struct Examiner<'a> {
+    path: &'a Path,
+    root: Option<&'a Path>,
+    stock: Option<&'a [u8]>,
+    /// The graft that was made last.
+    remade: RefCell<Option<Remade>>,
+}
+
+/// A graft that was made again of the stock file.
+#[derive(Debug)]
+struct Remade {
+    donor: DonorKey,
+    /// Its bytes, or the reason why it cannot be made.
+    bytes: Result<Vec<u8>, String>,
+}
+
+impl<'a> Examiner<'a> {
+    /// Returns the examiner of copies of the executable at `path`. The others are as for [`examine`].
+    pub fn new(path: &'a Path, root: Option<&'a Path>, stock: Option<&'a [u8]>) -> Examiner<'a> {
+        Examiner { path, root, stock, remade: RefCell::new(None) }
+    }
+
+    /// Checks a copy as [`examine`] does.
+    ///
+    /// # Errors
+    /// It is not an ELF file.
+    pub fn examine(&self, graft: &[u8]) -> Result<Examined, InspectError> {
+        match GraftKind::recognise(graft)? {
+            GraftKind::Needed => needed::read(self, graft),
+            way @ (GraftKind::Redirected | GraftKind::Merged) => read(self, way, graft),
+        }
+    }
+
+    /// Compares a copy with the graft of the stock file with this donor, which is made unless it was made last.
+    fn compared_with_remade(&self, ours: &DonorCandidate, graft: &[u8], stock: &[u8]) -> Result<Check, InspectError> {
+        let donor = ours.key();
+        let mut last = self.remade.borrow_mut();
+        let remade = match last.take().filter(|remade| remade.donor == donor) {
+            Some(remade) => remade,
+            None => Remade { donor, bytes: ours.graft(self.path, stock).map_err(|error| error.to_string()) },
+        };
+        let check = match &remade.bytes {
+            Ok(expected) => inspector::verify::same_image(graft, expected, stock),
+            Err(error) => Ok(Check::new("bytes", false, error.clone())),
+        };
+        *last = Some(remade);
+        check
     }
 }
 
@@ -68,7 +118,8 @@ fn not_run(name: &str, reason: &str) -> NotRun {
 }
 
 /// Makes the checks that execute nothing.
-fn read(path: &Path, way: GraftKind, graft: &[u8], stock: Option<&[u8]>) -> Result<Examined, InspectError> {
+fn read(examiner: &Examiner<'_>, way: GraftKind, graft: &[u8]) -> Result<Examined, InspectError> {
+    let (path, stock) = (examiner.path, examiner.stock);
     let mut checks = match way {
         GraftKind::Merged => inspector::verify::merged(graft, stock)?,
         GraftKind::Redirected | GraftKind::Needed => inspector::verify::executable(graft, stock)?,
@@ -84,7 +135,7 @@ fn read(path: &Path, way: GraftKind, graft: &[u8], stock: Option<&[u8]>) -> Resu
             if way == GraftKind::Redirected {
                 checks.push(inspector::verify::redirections(graft, ours.linked(), stock)?);
             }
-            match rebuild(path, ours, graft, stock)? {
+            match rebuild(examiner, ours, graft, stock)? {
                 Ok(bytes) => {
                     checks.push(bytes);
                     complete = true;
@@ -113,15 +164,12 @@ const WITHOUT_STOCK: &str = "there is no stock file to make the graft of again: 
 
 /// Makes the graft of the stock file again, and compares every byte that is loaded; or says why that shows nothing.
 fn rebuild(
-    path: &Path,
+    examiner: &Examiner<'_>,
     ours: &DonorCandidate,
     graft: &[u8],
     stock: &[u8],
 ) -> Result<Result<Check, NotRun>, InspectError> {
-    let bytes = match ours.graft(path, stock) {
-        Ok(expected) => inspector::verify::same_image(graft, &expected, stock)?,
-        Err(error) => Check::new("bytes", false, error.to_string()),
-    };
+    let bytes = examiner.compared_with_remade(ours, graft, stock)?;
     Ok(match ours.other_allograft() {
         Some(version) if !bytes.ok => {
             let reason = format!("it was grafted by allograft {version}, which makes it in another way");
@@ -272,7 +320,8 @@ mod tests {
     }
 
     fn judged(graft: &[u8], stock: Option<&[u8]>) -> Examined {
-        read(Path::new("program"), GraftKind::Redirected, graft, stock).unwrap()
+        let examiner = Examiner::new(Path::new("program"), None, stock);
+        read(&examiner, GraftKind::Redirected, graft).unwrap()
     }
 
     fn is_sound(judged: &Examined) -> bool {
@@ -286,6 +335,22 @@ mod tests {
             assert!(is_sound(&whole) && whole.not_run.is_empty(), "{:?}", whole.checks);
             let alone = judged(&pair.graft, None);
             assert!(!alone.complete && alone.checks.iter().all(|check| check.ok), "{:?}", alone.checks);
+        }
+    }
+
+    /// The graft that is made again is that of the donor in each copy.
+    #[test]
+    fn copies_with_other_donors_are_compared_with_grafts_of_their_own() {
+        let pairs: Vec<Pair> = fitting().take(3).map(Pair::of).collect();
+        let examiner = Examiner::new(Path::new("program"), None, Some(&pairs[0].stock));
+        for _ in 0..2 {
+            for pair in &pairs {
+                assert_eq!(pair.stock, pairs[0].stock);
+                assert!(is_sound(&examiner.examine(&pair.graft).unwrap()));
+                let mut graft = pair.graft.clone();
+                graft[pair.donors()[0]] ^= 1;
+                assert!(!is_sound(&examiner.examine(&graft).unwrap()));
+            }
         }
     }
 
@@ -319,8 +384,9 @@ mod tests {
                 for bit in (0..8).filter(|bit| (at + bit) % 3 == 0) {
                     let mut graft = pair.graft.clone();
                     graft[at] ^= 1 << bit;
-                    let judged = GraftKind::recognise(&graft)
-                        .and_then(|way| read(Path::new("program"), way, &graft, Some(&pair.stock)));
+                    let judged = GraftKind::recognise(&graft).and_then(|way| {
+                        read(&Examiner::new(Path::new("program"), None, Some(&pair.stock)), way, &graft)
+                    });
                     let fails = judged.is_ok_and(|judged| judged.checks.iter().all(|check| check.ok));
                     assert!(!fails, "bit {bit} of the byte {} of the header", at - header.start);
                 }

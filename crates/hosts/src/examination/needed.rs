@@ -1,23 +1,17 @@
 //! Verification of dynamic programs that load their donor.
 
-use std::path::Path;
-
 use inspector::InspectError;
 use inspector::verify::Check;
 use transplant::Executable;
 
-use super::{Examined, WITHOUT_STOCK, not_run, rebuild};
+use super::{Examined, Examiner, WITHOUT_STOCK, not_run, rebuild};
 use crate::host::donor_candidate::{donor_candidates, unmatched};
 use crate::host::needed::needed_file;
 
 /// Makes the checks that execute nothing: of the program, of the shared object that the loader takes, and of what this
 /// allograft would have made.
-pub(super) fn read(
-    path: &Path,
-    root: Option<&Path>,
-    graft: &[u8],
-    stock: Option<&[u8]>,
-) -> Result<Examined, InspectError> {
+pub(super) fn read(examiner: &Examiner<'_>, graft: &[u8]) -> Result<Examined, InspectError> {
+    let Examiner { path, root, stock, .. } = *examiner;
     let mut checks = inspector::verify::needed(graft, stock)?;
     let executable = match Executable::read(graft) {
         Ok(executable) => executable,
@@ -46,7 +40,7 @@ pub(super) fn read(
             let same = ours.library() == Some(library.as_slice());
             let detail = if same { "the shared object is" } else { "the shared object is not" };
             checks.push(Check::new("donor", same, format!("{detail} what this allograft emits")));
-            match stock.map(|stock| rebuild(path, &ours, graft, stock)).transpose()? {
+            match stock.map(|stock| rebuild(examiner, &ours, graft, stock)).transpose()? {
                 Some(Ok(bytes)) => {
                     checks.push(bytes);
                     complete = true;

@@ -18,7 +18,13 @@ pub struct DonorCandidate {
     named: Option<(Note, Option<Note>)>,
     /// Whether they equal this donor's notes, byte for byte.
     exact: bool,
+    /// The name by which the executable loads it.
+    needed: Option<Vec<u8>>,
 }
+
+/// All that a graft with a donor depends on, beside the stock file: the donor's own notes, and the name by which it is
+/// loaded.
+pub(crate) type DonorKey = (Note, Option<Note>, Option<Vec<u8>>);
 
 /// The donors that a grafted executable may hold: first the one that its note names, then all others that can go into
 /// such an executable. The iterator is lazy, since the first nearly always matches. `path` is for messages.
@@ -50,7 +56,7 @@ pub fn donor_candidates<'a>(path: &'a Path, graft: &Executable<'_>) -> impl Iter
             let notes = [Some(&tuned_donor.malloc), tuned_donor.strings.as_ref()];
             let says = |note: Option<&Note>| note.and_then(|note| note.encode().ok());
             let exact = notes.into_iter().zip(&texts).all(|(note, text)| says(note) == *text);
-            Some(DonorCandidate { tuned_donor, named: named.clone(), exact })
+            Some(DonorCandidate { tuned_donor, named: named.clone(), exact, needed: needed.clone() })
         },
     )
 }
@@ -59,6 +65,11 @@ impl DonorCandidate {
     /// The linked donor, before options and notes were filled in.
     pub fn linked(&self) -> &'static [u8] {
         self.tuned_donor.linked
+    }
+
+    /// Returns what a graft with this donor depends on.
+    pub fn key(&self) -> DonorKey {
+        (self.tuned_donor.malloc.clone(), self.tuned_donor.strings.clone(), self.needed.clone())
     }
 
     /// The shared object that the executable loads, if it was grafted so.

@@ -106,29 +106,63 @@ pub fn compare(graft: &[u8], stock: Option<&[u8]>) -> Result<Vec<Check>, Inspect
 pub fn explain(graft: &[u8], stock: Option<&[u8]>) -> Result<Comparison, InspectError> {
     let graft = Library::read(graft)?;
     let stock = stock.map(Library::read).transpose()?;
-    let mut checks = vec![whole::index(&graft), whole::architecture(&graft)];
+    Ok(compared(&graft, stock.as_ref()))
+}
+
+/// A stock archive that was read once, to check many grafts of it.
+#[derive(Debug)]
+pub struct StockArchive<'s>(Library<'s>);
+
+impl<'s> StockArchive<'s> {
+    /// Reads the archive.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn read(bytes: &'s [u8]) -> Result<StockArchive<'s>, InspectError> {
+        Library::read(bytes).map(StockArchive)
+    }
+
+    /// Checks a grafted archive. The checks pass if and only if those of [`compare`] do. The comparison of members is
+    /// made first, and if it fails, it is the only one.
+    ///
+    /// # Errors
+    /// The graft cannot be read.
+    pub fn compare(&self, graft: &[u8]) -> Result<Vec<Check>, InspectError> {
+        let graft = Library::read(graft)?;
+        let there = [Subject::Malloc, Subject::Strings].into_iter().filter(|subject| donor::is_there(&graft, *subject));
+        let donors: Vec<donor::Donor> = there.filter_map(|subject| donor::note("note", &graft, subject).1).collect();
+        let members = stock::members(&graft, &donors, &self.0);
+        if !donors.is_empty() && !members.ok {
+            return Ok(vec![members]);
+        }
+        Ok(compared(&graft, Some(&self.0)).checks)
+    }
+}
+
+fn compared(graft: &Library<'_>, stock: Option<&Library<'_>>) -> Comparison {
+    let mut checks = vec![whole::index(graft), whole::architecture(graft)];
     let (mut donors, mut differences) = (Vec::new(), Vec::new());
     // A graft may have string functions only.
-    if donor::is_there(&graft, Subject::Malloc) || !donor::is_there(&graft, Subject::Strings) {
-        let (note, donor) = donor::note("note", &graft, Subject::Malloc);
+    if donor::is_there(graft, Subject::Malloc) || !donor::is_there(graft, Subject::Strings) {
+        let (note, donor) = donor::note("note", graft, Subject::Malloc);
         checks.push(note);
-        let Some(donor) = donor else { return Ok(Comparison { checks, differences: Vec::new() }) };
-        checks.push(donor::checksum("object-checksum", &graft, &donor));
-        checks.push(donor::options(&graft, &donor));
-        checks.push(donor::exports(&graft, &donor));
-        checks.push(donor::needs("donor-needs", &graft, &donor));
-        checks.push(allocator::one_provider(&graft));
-        checks.push(allocator::no_trace(&graft, stock.as_ref()));
-        checks.push(allocator::fork_hook(&graft, &donor));
+        let Some(donor) = donor else { return Comparison { checks, differences: Vec::new() } };
+        checks.push(donor::checksum("object-checksum", graft, &donor));
+        checks.push(donor::options(graft, &donor));
+        checks.push(donor::exports(graft, &donor));
+        checks.push(donor::needs("donor-needs", graft, &donor));
+        checks.push(allocator::one_provider(graft));
+        checks.push(allocator::no_trace(graft, stock));
+        checks.push(allocator::fork_hook(graft, &donor));
         donors.push(donor);
     }
-    let (of_strings, strings) = strings::checks(&graft, stock.as_ref());
+    let (of_strings, strings) = strings::checks(graft, stock);
     checks.extend(of_strings);
     donors.extend(strings);
-    if let Some(stock) = stock.as_ref().filter(|_| !donors.is_empty()) {
-        checks.extend(stock::checks(&graft, &donors, stock));
-        differences = differences::between(&graft, &donors, stock);
+    if let Some(stock) = stock.filter(|_| !donors.is_empty()) {
+        checks.extend(stock::checks(graft, &donors, stock));
+        differences = differences::between(graft, &donors, stock);
         checks.push(differences::check(&differences));
     }
-    Ok(Comparison { checks, differences })
+    Comparison { checks, differences }
 }

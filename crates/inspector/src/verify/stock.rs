@@ -1,7 +1,7 @@
 //! Compares a graft with the stock archive that it was made from.
 
 use std::collections::BTreeSet;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::BuildHasher;
 
 use foldhash::{HashMap, HashSet};
 
@@ -22,21 +22,31 @@ struct Alignment {
 }
 
 pub(super) fn checks(graft: &Library<'_>, donors: &[Donor], stock: &Library<'_>) -> Vec<Check> {
-    let headers = donors.iter().filter_map(|donor| wrong_header(graft, donor)).collect();
-    let donors: Vec<&Part<'_>> = donors.iter().map(|donor| donor.part(graft)).collect();
-    let places: BTreeSet<usize> = donors.iter().map(|donor| donor.place).collect();
-    let alignment = align(&graft.archive.members, &places, &stock.archive.members);
-    vec![
-        members_kept(graft, &donors, stock, &alignment, headers),
-        removed_members(stock, &donors, &alignment),
-        symbols_kept(graft, stock, &alignment),
-    ]
+    let (members, parts, alignment) = aligned(graft, donors, stock);
+    vec![members, removed_members(stock, &parts, &alignment), symbols_kept(graft, stock, &alignment)]
 }
 
+/// Returns the first of these checks.
+pub(super) fn members(graft: &Library<'_>, donors: &[Donor], stock: &Library<'_>) -> Check {
+    aligned(graft, donors, stock).0
+}
+
+/// Compares the members. Returns the check, the donors' members, and the correspondence.
+fn aligned<'l, 'a>(
+    graft: &'l Library<'a>,
+    donors: &[Donor],
+    stock: &Library<'_>,
+) -> (Check, Vec<&'l Part<'a>>, Alignment) {
+    let headers = donors.iter().filter_map(|donor| wrong_header(graft, donor)).collect();
+    let parts: Vec<&Part<'_>> = donors.iter().map(|donor| donor.part(graft)).collect();
+    let places: BTreeSet<usize> = parts.iter().map(|donor| donor.place).collect();
+    let alignment = align(&graft.archive.members, &places, &stock.archive.members);
+    (members_kept(graft, &parts, stock, &alignment, headers), parts, alignment)
+}
+
+/// A number by which equal members are found. They are compared afterwards.
 fn fingerprint(member: &Member<'_>) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    (member.header, member.data).hash(&mut hasher);
-    hasher.finish()
+    foldhash::fast::FixedState::default().hash_one((member.header, member.data))
 }
 
 /// Matches each member of the graft with the next one of stock that has the same bytes.

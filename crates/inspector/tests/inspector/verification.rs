@@ -1,11 +1,16 @@
 //! `verify::compare`: a good graft passes, and each way to break one fails the check that is there for it.
 
 use fixtures::sample::{self, Recipe};
-use inspector::verify::{Check, compare, explain};
+use inspector::verify::{Check, StockArchive, compare, explain};
 use zigcc::Arch;
 
 fn checks(arch: Arch, recipe: &Recipe) -> Vec<Check> {
-    compare(&sample::graft(arch, recipe), Some(&sample::stock(arch))).unwrap()
+    let (graft, stock) = (sample::graft(arch, recipe), sample::stock(arch));
+    let checks = compare(&graft, Some(&stock)).unwrap();
+    let passes = |checks: &[Check]| !checks.is_empty() && checks.iter().all(|check| check.ok);
+    let again = StockArchive::read(&stock).unwrap().compare(&graft).unwrap();
+    assert_eq!(passes(&again), passes(&checks), "{again:?}");
+    checks
 }
 
 /// The names of the checks that fail, and what one of them says.
