@@ -1,5 +1,5 @@
 //! `cargo xtask bench rest`: the cost of a program that does nothing, and the memory that an idle process still holds
-//! after it has freed everything.
+//! after it has freed everything, or all but one block in a hundred.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -20,7 +20,10 @@ use crate::profiles::{median, resident};
 pub(crate) const EXPERIMENT: Experiment<Record<Rest>> = Experiment { name: "rest", programs: &[], minutes: 1, table };
 /// The arguments of `idle`: 256 MiB in 4 threads; its memory is read 1 and 30 seconds after the last free.
 const IDLE: [&str; 3] = ["256", "4", "30"];
-/// The number of runs of `idle`; each figure is their median.
+/// The arguments of `holes`: a million blocks in 4 threads; its memory is read when all but one in a hundred are free, and
+/// after 2 seconds with few calls.
+const HOLES: [&str; 3] = ["250000", "4", "2"];
+/// The number of runs of `idle` and `holes`; each figure is their median.
 const RUNS: usize = 3;
 
 /// The figures.
@@ -30,6 +33,8 @@ pub(crate) struct Rest {
     nothing: CaseResult,
     /// The memory of an idle process, by arm.
     idle: Vec<IdleMemory>,
+    /// The memory of a process that has freed most of its blocks, by arm.
+    holes: Vec<Holes>,
 }
 
 impl Figures for Rest {}
@@ -46,7 +51,21 @@ struct IdleMemory {
     thirty_seconds: u64,
 }
 
-/// Builds the programs, and measures both.
+/// Bytes in a process of one arm that has freed all but one block in a hundred.
+#[derive(Debug, Serialize, Deserialize)]
+struct Holes {
+    arm: String,
+    /// Resident while all blocks are allocated.
+    full: u64,
+    /// Resident after the last free.
+    freed: u64,
+    /// Resident two seconds later.
+    later: u64,
+    /// Resident at the start, and the pages that the blocks that are left lie on.
+    floor: u64,
+}
+
+/// Builds the programs, and measures all.
 ///
 /// # Errors
 /// A program does not build, or fails.
@@ -55,7 +74,11 @@ pub(crate) fn measure(bench: &Bench) -> Result<Record<Rest>> {
     let arms = workshop.arms()?;
     let programs = |name: &str| workshop.programs(name, &[Part::suite(name)], &arms);
     let nothing = nothing(bench, &arms, &programs("nothing")?)?;
-    Ok(Record::new(Rest { nothing, idle: idle(bench, &arms, &programs("idle")?)? }))
+    let of_idle = side_by_side(bench, &arms, &programs("idle")?, "idle", IDLE)?;
+    let of_holes = side_by_side(bench, &arms, &programs("holes")?, "holes", HOLES)?;
+    let idle = arms.iter().zip(&of_idle).map(|(arm, printed)| idle(arm, printed)).collect::<Result<_>>()?;
+    let holes = arms.iter().zip(&of_holes).map(|(arm, printed)| holes(arm, printed)).collect::<Result<_>>()?;
+    Ok(Record::new(Rest { nothing, idle, holes }))
 }
 
 fn nothing(bench: &Bench, arms: &[LinkedArm], programs: &[PathBuf]) -> Result<CaseResult> {
@@ -65,33 +88,49 @@ fn nothing(bench: &Bench, arms: &[LinkedArm], programs: &[PathBuf]) -> Result<Ca
     sessions::compare_all(&[case], &plan)?.0.pop().context("nothing was measured")
 }
 
-/// Runs all arms side by side, since they sleep nearly all of the time.
-fn idle(bench: &Bench, arms: &[LinkedArm], programs: &[PathBuf]) -> Result<Vec<IdleMemory>> {
+/// Runs a program of all arms side by side, since they sleep nearly all of the time. Returns what each run printed, by arm.
+fn side_by_side(
+    bench: &Bench,
+    arms: &[LinkedArm],
+    programs: &[PathBuf],
+    name: &str,
+    arguments: [&str; 3],
+) -> Result<Vec<Vec<String>>> {
     let mut printed: Vec<Vec<String>> = arms.iter().map(|_| Vec::new()).collect();
     let runs = if bench.quick { 1 } else { RUNS };
     for run in 0..runs {
-        eprintln!("bench: idle processes, {} of {runs}", run + 1);
+        eprintln!("bench: idle processes (`{name}`), {} of {runs}", run + 1);
         let start = |program: &PathBuf| {
             let mut command = Command::new(program);
             // An empty environment, since variables can tune an allocator.
-            command.args(IDLE).env_clear().stdin(Stdio::null()).stdout(Stdio::piped());
+            command.args(arguments).env_clear().stdin(Stdio::null()).stdout(Stdio::piped());
             command.spawn().with_context(|| format!("cannot start `{}`", program.display()))
         };
         let children: Vec<_> = programs.iter().map(start).collect::<Result<_>>()?;
         for ((arm, child), printed) in arms.iter().zip(children).zip(&mut printed) {
             let output = child.wait_with_output()?;
-            ensure!(output.status.success(), "`idle` with {} ended with {}", arm.name, output.status);
+            ensure!(output.status.success(), "`{name}` with {} ended with {}", arm.name, output.status);
             printed.push(String::from_utf8_lossy(&output.stdout).into_owned());
         }
     }
-    let held = arms.iter().zip(&printed).map(|(arm, printed)| {
-        let middle = |word: &str| -> Result<u64> {
-            Ok(median(printed.iter().map(|text| resident(word, text)).collect::<Result<_>>()?))
-        };
-        let arm = arm.name.clone();
-        Ok(IdleMemory { arm, full: middle("full")?, one_second: middle("idle")?, thirty_seconds: middle("later")? })
-    });
-    held.collect()
+    Ok(printed)
+}
+
+/// Returns the median of the numbers behind a word.
+fn middle(word: &str, printed: &[String]) -> Result<u64> {
+    Ok(median(printed.iter().map(|text| resident(word, text)).collect::<Result<_>>()?))
+}
+
+fn idle(arm: &LinkedArm, printed: &[String]) -> Result<IdleMemory> {
+    let middle = |word| middle(word, printed);
+    let arm = arm.name.clone();
+    Ok(IdleMemory { arm, full: middle("full")?, one_second: middle("idle")?, thirty_seconds: middle("later")? })
+}
+
+fn holes(arm: &LinkedArm, printed: &[String]) -> Result<Holes> {
+    let middle = |word| middle(word, printed);
+    let arm = arm.name.clone();
+    Ok(Holes { arm, full: middle("full")?, freed: middle("freed")?, later: middle("later")?, floor: middle("floor")? })
 }
 
 fn table(record: &Record<Rest>) -> String {
@@ -114,6 +153,14 @@ fn table(record: &Record<Rest>) -> String {
             bytes(held.thirty_seconds),
         ];
         text.push_str(&format!("| {} |\n", cells.join(" | ")));
+    }
+    text.push_str("\n| all but one block in a hundred freed | full | then | 2 s later | floor | to the floor |\n| --- |");
+    text.push_str(&" --- |".repeat(5));
+    text.push('\n');
+    for held in &rest.holes {
+        let cells = [held.full, held.freed, held.later, held.floor].map(bytes).join(" | ");
+        let to_floor = held.later as f64 / held.floor as f64;
+        text.push_str(&format!("| {} | {cells} | {to_floor:.2} |\n", held.arm));
     }
     format!(
         "{text}\n{}; {} rounds of starts; memory of idle processes: the median of {RUNS} runs.\n",
