@@ -44,6 +44,11 @@ impl<'a> Sections<'a> {
             let kind = section.sh_type(endian);
             let content = if kind == elf::SHT_NULL { &[] } else { section.data(endian, data).map_err(damaged)? };
             let offset: u64 = section.sh_offset(endian).into();
+            // The library reads nothing of an empty section, wherever it is.
+            if ![elf::SHT_NULL, elf::SHT_NOBITS].contains(&kind) && offset > data.len() as u64 {
+                let (part, problem) = ("the section headers", format!("a section at {offset:#x} is outside the file"));
+                return Err(ObjectError::Damaged { part, problem });
+            }
             sections.push(Section {
                 name: table.section_name(endian, section).map_err(damaged)?,
                 kind,

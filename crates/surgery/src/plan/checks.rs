@@ -89,13 +89,21 @@ pub(super) fn nothing_doubled(removal: &RemovalSet<'_, '_>) -> Result<(), Refusa
 /// Checks that the donor's undefined symbols are defined, and that it defines the hook that libc calls by itself.
 pub(super) fn donor_complete(removal: &RemovalSet<'_, '_>, note: &Note) -> Result<(), Refusal> {
     let (table, donated, donor) = (removal.table, removal.donated, || note.donor.clone());
-    for name in &donated.needed {
-        let found = table
-            .id(name)
-            .is_some_and(|id| table.is_left_to_others(id) || removal.staying_definers(id).next().is_some());
-        if !found && !family::comes_from_elsewhere(name) {
-            return Err(Refusal::DonorNeeds { donor: donor(), symbol: printable(name) });
+    let is_object = |position: usize| table.entries[position].machine.is_some();
+    for name in donated.needed.iter().filter(|name| !family::comes_from_elsewhere(name)) {
+        let id = table.id(name);
+        if id.is_some_and(|id| {
+            table.is_left_to_others(id) || removal.staying_definers(id).any(|(definer, _)| is_object(definer))
+        }) {
+            continue;
         }
+        // Only the archive's index says that such a member has the symbol.
+        if let Some((definer, _)) = id.and_then(|id| removal.staying_definers(id).next()) {
+            let (symbol, member) = (printable(name), removal.member(definer));
+            let problem = format!("names `{symbol}`, which the donor needs, in {member}, which is not an ELF object");
+            return Err(Refusal::Index { problem });
+        }
+        return Err(Refusal::DonorNeeds { donor: donor(), symbol: printable(name) });
     }
     if removal.kind == DonorKind::Strings {
         // Other libraries of the same link define some of these too: the archive leaves them to those (zig), or a

@@ -112,6 +112,24 @@ fn a_member_with_a_section_outside_of_it_is_refused() {
     assert!(matches!(refusal, Err(surgery::plan::Refusal::Member { .. })), "{refusal:?}");
 }
 
+/// So it is with an empty section: its place is outside.
+#[test]
+fn a_member_with_an_empty_section_outside_of_it_is_refused() {
+    let stock = samples::musl_with(&[]);
+    let donor = samples::donor(Arch::X86_64, "test");
+    let at = Archive::parse(&stock).expect("an archive").members()[4].offset + HEADER;
+    let word = |at: usize| u64::from_le_bytes(stock[at..at + 8].try_into().expect("8 bytes")) as usize;
+    let (headers, count) = (at + word(at + 40), usize::from(stock[at + 60]));
+    assert!(plan(&Archive::parse(&stock).expect("an archive"), &donor).is_ok());
+    for header in (1..count).map(|number| headers + 64 * number) {
+        let mut archive = stock.clone();
+        archive[header + 24..header + 32].copy_from_slice(&(1_u64 << 41).to_le_bytes());
+        archive[header + 32..header + 40].fill(0);
+        let refusal = plan(&Archive::parse(&archive).expect("an archive"), &donor).expect_err("damage");
+        assert!(refusal.is_damage() && refusal.to_string().contains("`strdup.lo`"), "{refusal}");
+    }
+}
+
 /// The verifier reads ELF files that are not objects, too.
 #[test]
 fn a_member_whose_header_is_damaged_is_refused() {

@@ -241,6 +241,20 @@ fn what_is_no_object_matters_if_it_is_part_of_the_allocator() {
     );
 }
 
+/// The verifier believes no index: only an object defines what the donor needs.
+#[test]
+fn what_the_donor_needs_is_in_an_object() {
+    let needy = |bytes: &[u8]| {
+        let words = format!("{} needs:sinf", samples::DONOR);
+        let donor = samples::donor_of(Arch::X86_64, &words, &samples::note("test", "1"), &samples::options(&[]));
+        plan(&Archive::parse(bytes).expect("an archive"), &samples::tuned(&donor)).map(|_| ())
+    };
+    let message = needy(&with_bitcode("sinf")).expect_err("a refusal").to_string();
+    let expected = "names `sinf`, which the donor needs, in member 15 `bitcode.o`, which is not an ELF object";
+    assert!(message.contains(expected), "{message}");
+    assert!(needy(&musl_with(&[("sinf.lo", "sinf")])).is_ok());
+}
+
 #[test]
 fn a_damaged_object_is_named_and_a_survey_goes_on() {
     let mut members: Vec<_> = samples::MUSL.iter().map(|(name, words)| (*name, objects::object(words))).collect();
