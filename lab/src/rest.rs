@@ -20,8 +20,8 @@ use crate::profiles::{median, resident};
 pub(crate) const EXPERIMENT: Experiment<Record<Rest>> = Experiment { name: "rest", programs: &[], minutes: 1, table };
 /// The arguments of `idle`: 256 MiB in 4 threads; its memory is read 1 and 30 seconds after the last free.
 const IDLE: [&str; 3] = ["256", "4", "30"];
-/// The arguments of `holes`: a million blocks in 4 threads; its memory is read when all but one in a hundred are free, and
-/// after 2 seconds with few calls.
+/// The arguments of `holes`: a million blocks in 4 threads; its memory is read when all but one in a hundred are free,
+/// and after 2 seconds with few calls.
 const HOLES: [&str; 3] = ["250000", "4", "2"];
 /// The number of runs of `idle` and `holes`; each figure is their median.
 const RUNS: usize = 3;
@@ -61,7 +61,7 @@ struct Holes {
     freed: u64,
     /// Resident two seconds later.
     later: u64,
-    /// Resident at the start, and the pages that the blocks that are left lie on.
+    /// Resident at the start, with the pages that carry a block that is left.
     floor: u64,
 }
 
@@ -88,7 +88,8 @@ fn nothing(bench: &Bench, arms: &[LinkedArm], programs: &[PathBuf]) -> Result<Ca
     sessions::compare_all(&[case], &plan)?.0.pop().context("nothing was measured")
 }
 
-/// Runs a program of all arms side by side, since they sleep nearly all of the time. Returns what each run printed, by arm.
+/// Runs a program of all arms side by side, since they sleep nearly all of the time. Returns what each run printed, by
+/// arm.
 fn side_by_side(
     bench: &Bench,
     arms: &[LinkedArm],
@@ -154,7 +155,9 @@ fn table(record: &Record<Rest>) -> String {
         ];
         text.push_str(&format!("| {} |\n", cells.join(" | ")));
     }
-    text.push_str("\n| all but one block in a hundred freed | full | then | 2 s later | floor | to the floor |\n| --- |");
+    text.push_str(
+        "\n| all but one block in a hundred freed | full | then | 2 s later | floor | to the floor |\n| --- |",
+    );
     text.push_str(&" --- |".repeat(5));
     text.push('\n');
     for held in &rest.holes {

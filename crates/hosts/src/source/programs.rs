@@ -1,7 +1,8 @@
 //! The linked programs under a folder. They are the hosts of a folder that has no `libc.a`, such as an installation;
 //! for a folder whose `libc.a`s cannot be grafted, a message names them.
 
-use std::fs;
+use std::fs::{self, DirEntry};
+use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -65,7 +66,7 @@ pub(crate) fn candidates(folder: &Path, image: Option<&Path>) -> Result<Candidat
         }
         ControlFlow::Continue(())
     };
-    each_file(folder, |path| fs::read_dir(path).context(path, "read").map(Some), take)?;
+    each_file(folder, |path| entries(path).context(path, "read"), take)?;
     found.files.sort();
     Ok(found)
 }
@@ -77,9 +78,9 @@ pub(crate) fn candidates(folder: &Path, image: Option<&Path>) -> Result<Candidat
 /// `folder` itself cannot be read.
 pub(crate) fn programs(folder: &Path) -> Result<Programs, Error> {
     let mut programs = Programs::default();
-    let open = |path: &Path| match fs::read_dir(path) {
+    let read = |path: &Path| match entries(path) {
         Err(error) if path == folder => Err(error).context(folder, "read"),
-        entries => Ok(entries.ok()),
+        entries => Ok(entries.unwrap_or_default()),
     };
     let take = |path: PathBuf, is_link: bool| {
         if is_link || !is_program(&path) {
@@ -92,21 +93,25 @@ pub(crate) fn programs(folder: &Path) -> Result<Programs, Error> {
         programs.paths.push(path);
         ControlFlow::Continue(())
     };
-    each_file(folder, open, take)?;
+    each_file(folder, read, take)?;
     programs.paths.sort();
     Ok(programs)
 }
 
+fn entries(folder: &Path) -> io::Result<Vec<DirEntry>> {
+    fs::read_dir(folder)?.collect()
+}
+
 /// Calls `take` with every file and every symbolic link under `folder`, and whether it is a link, until it breaks off.
-/// Temporary files, backups and records are left out. `open` opens a folder; it returns `None` for one to leave out.
+/// Temporary files, backups and records are left out. `read` returns what is in a folder.
 fn each_file(
     folder: &Path,
-    open: impl Fn(&Path) -> Result<Option<fs::ReadDir>, Error>,
+    read: impl Fn(&Path) -> Result<Vec<DirEntry>, Error>,
     mut take: impl FnMut(PathBuf, bool) -> ControlFlow<()>,
 ) -> Result<(), Error> {
     let mut waiting = vec![folder.to_owned()];
     while let Some(current) = waiting.pop() {
-        for entry in open(&current)?.into_iter().flatten().flatten() {
+        for entry in read(&current)? {
             let (path, Ok(kind)) = (entry.path(), entry.file_type()) else { continue };
             if is_temporary(&entry.file_name()) {
                 continue;
