@@ -115,7 +115,8 @@ pub(crate) fn verdict(recording: &Recording, frames: &Frames, attribution: &Attr
     let bottleneck = bottleneck(&share);
     let stock = is_stock(recording);
     let best_speedup = speedup(recording, attribution, stock);
-    let text = text(recording, frames, attribution, bottleneck, &share, best_speedup);
+    let text = text(recording, frames, attribution, bottleneck, &share, best_speedup)
+        + &gain(best_speedup, stock && share.strings >= WORTH_NAMING);
     Verdict { bottleneck, share, best_speedup, text, donor: None, command: None }
 }
 
@@ -202,7 +203,7 @@ fn text(
     attribution: &Attribution,
     bottleneck: Bottleneck,
     share: &Share,
-    (low, high): (f64, f64),
+    (_, high): (f64, f64),
 ) -> String {
     let shares = attribution.shares;
     let length = recording.duration.as_secs_f64().max(f64::MIN_POSITIVE);
@@ -291,18 +292,22 @@ fn text(
             percent(waiting)
         );
     }
-    let gain = match (low, high) {
+    text
+}
+
+/// Returns the sentence on how many times as fast the program would be. `with_strings`: much of that is due to string
+/// functions.
+fn gain((low, high): (f64, f64), with_strings: bool) -> String {
+    let with = if with_strings { "another allocator and fast string functions" } else { "another allocator" };
+    match (low, high) {
         (low, high) if low < 1.0 => format!(
-            " With another allocator it would be {low:.2} to {} times as fast: large blocks grow here by `mremap`, \
-             where others copy them, and may be slower.",
+            " With {with} it would be {low:.2} to {} times as fast: large blocks grow here by `mremap`, where others \
+             copy them, and may be slower.",
             at_best(high)
         ),
         (_, high) if high < 1.05 => " Another allocator would make it no faster to speak of.".to_owned(),
-        (low, high) => {
-            format!(" With another allocator it would be {low:.2} to {} times as fast, at best.", at_best(high))
-        }
-    };
-    text + &gain
+        (low, high) => format!(" With {with} it would be {low:.2} to {} times as fast, at best.", at_best(high)),
+    }
 }
 
 /// An upper bound in words: beyond 100, the rest of the program is too short to be measured.
@@ -400,6 +405,8 @@ mod tests {
         for (bottleneck, line, says) in cases {
             let verdict = of(Trial::new().seen(60, &[line]).seen(40, &["running: work < main"]));
             assert!(verdict.bottleneck == bottleneck && verdict.text.starts_with(says), "{}", verdict.text);
+            let gains = verdict.text.contains(" With another allocator and fast string functions it would be 1.00 to ");
+            assert_eq!(gains, bottleneck == Bottleneck::Strings, "{}", verdict.text);
         }
     }
 

@@ -348,7 +348,8 @@ fn overview(analysis: &Analysis, output: &Output) -> Page {
     );
     if let Some(command) = &verdict.command {
         let donor = verdict.donor.as_deref().unwrap_or_default();
-        page.whole(format_args!("try {donor}: {}", output.paint(Style::Strong, command)));
+        let with = if verdict.bottleneck == Bottleneck::Strings { " with string functions" } else { "" };
+        page.whole(format_args!("try {donor}{with}: {}", output.paint(Style::Strong, command)));
     }
     page
 }
