@@ -41,7 +41,7 @@ class SlabMetadata : public FrontendSlabMetadata<SlabMetadata, SlabAddition>
 {
 	/* A slab with objects below a page is searched if it has so few in use for each of its pages that about a fourth of them
 	 * are free. */
-	static constexpr size_t MOST_IN_USE(size_t pages)
+	static constexpr size_t most_in_use(size_t pages)
 	{
 		return pages + pages / 2;
 	}
@@ -209,7 +209,7 @@ public:
 		Layout layout{sizeclass};
 		if (rest() != 0 || layout.pages < 2 || layout.pages > 64 || addition().searched == needed())
 			return false;
-		return layout.size >= layout.page || needed() <= MOST_IN_USE(layout.pages);
+		return layout.size >= layout.page || needed() <= most_in_use(layout.pages);
 	}
 
 	/* Gives the pages that have no object in use back to the kernel, and takes the objects that begin there out of the list. */
