@@ -43,7 +43,7 @@ type Slice<'d> = EndianSlice<'d, LittleEndian>;
 impl Lines {
     /// Reads the line tables of a file. Empty without debug information, where it is compressed, or where it is larger
     /// than [`LARGEST`].
-    pub(crate) fn of(file: &ElfFile64<'_, Endianness>) -> Lines {
+    pub(crate) fn parse(file: &ElfFile64<'_, Endianness>) -> Lines {
         let bytes = |name| section(file, name).map_or(&[][..], |(_, bytes)| bytes);
         let is_plain = |name| {
             let range = file.section_by_name(name).map(|section| section.compressed_file_range());

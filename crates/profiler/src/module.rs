@@ -80,7 +80,7 @@ impl Module {
             segments: file.segments().filter(is_code).map(|segment| place(&segment)).collect(),
             imports: imports(&file),
             symbols: Symbols::read(&file, Path::new(path), root),
-            lines: Lines::of(&file),
+            lines: Lines::parse(&file),
             tables,
             donor: None,
             unwinding: None,

@@ -1,4 +1,7 @@
 //! Messages of protocol buffers (protobuf.dev, "Encoding"), written and read.
+//!
+//! pprof's format has a handful of messages, whose fields are named by number where they are used. Generated code would
+//! take a compiler for the format, or a second copy of its definitions.
 
 /// A protocol buffer's message while it is written.
 #[derive(Default)]

@@ -6,6 +6,9 @@
 //! so the recording takes a bounded share of one processor.
 
 mod ending;
+mod pace;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -32,6 +35,7 @@ use crate::recording::{Counts, Ended, Moment, Recording, Sample, State, Thread, 
 use crate::registers::{self, Call, Registers};
 use crate::space::Space;
 use crate::stop::{self, Reaped};
+use pace::Progress;
 
 /// The program to record.
 #[derive(Debug, Clone)]
@@ -60,23 +64,10 @@ pub struct Options {
 
 /// The default number of moments per second.
 pub const RATE: f64 = 150.0;
-/// The share of one processor that the recording may take.
-const SHARE: f64 = 0.012;
-/// The processor time in seconds that it may take beyond that: the first samples of a program take longest.
-const CREDIT: f64 = 0.02;
-/// The longest pause that compensates for the samples so far, as a part of the recording's time so far. The start costs
-/// most, and the time after it has to be sampled, too.
-const SILENCE: f64 = 0.25;
-/// The share of one processor that samples may take during that time.
-const BURST: f64 = 0.05;
 /// The fewest moments that a verdict is given for.
 const FEWEST: usize = 10;
 /// The most samples that may be lost because the program is stopped or traced by a different one, per hundred others.
 const MOST_LOST: usize = 10;
-/// The number of samples after which the rate is halved: samples take memory.
-const MANY: f64 = 2e6;
-/// The longest time in seconds between two moments.
-const LONGEST: f64 = 10.0;
 /// The number of moments after which threads' switches are counted anew.
 const ROUND: usize = 64;
 /// The size of the innermost part of a stack that holds the frames of libc's wait for a condition.
@@ -107,11 +98,18 @@ pub fn record(target: &Target, options: &Options) -> Result<Recording, Error> {
         }
         other => other,
     })?;
+    sufficient(sampler.finish(ended.flatten(), options.interrupted.load(Ordering::Relaxed)), named)
+}
+
+/// Returns the recording of the program `named` if it suffices for a verdict.
+///
+/// # Errors
+/// Too many samples were lost, or there are too few.
+fn sufficient(recording: Recording, named: String) -> Result<Recording, Error> {
     // Blocked threads could still be read, but a verdict on them alone would be wrong.
-    if sampler.lost > MOST_LOST * sampler.samples.len() / 100 {
+    if recording.lost > MOST_LOST * recording.samples.len() / 100 {
         return Err(Error::Stopped { program: named });
     }
-    let recording = sampler.finish(ended.flatten(), options.interrupted.load(Ordering::Relaxed));
     if recording.moments.len() < FEWEST || recording.samples.is_empty() {
         return Err(Error::Short {
             program: named,
@@ -262,7 +260,6 @@ impl Sampler {
     }
 
     fn run(&mut self, options: &Options) -> Result<(), Error> {
-        let interval = 1.0 / options.rate;
         if self.own && !stop::is_permitted(self.root) && self.lives() {
             let reason = "this program may not be traced here".to_owned();
             return Err(Error::Permission { pid: self.root, reason });
@@ -292,21 +289,18 @@ impl Sampler {
                 }
             }
             before = now;
-            let took = now.elapsed().as_secs_f64();
-            // The recording's processor time so far may not exceed its share of the time so far, except for the start
-            // and for reading each file once. The first moments do not wait for that: a short recording could end with
-            // too few.
-            let taken = proc::processor_s() - self.own_s - self.library.reading_s;
-            let paid_after = (taken - CREDIT) / SHARE;
-            let elapsed = self.began.elapsed().as_secs_f64();
-            let debt = if self.moments.len() < FEWEST { 0.0 } else { paid_after - elapsed };
-            let debt = debt.min((elapsed * SILENCE).max(took / BURST));
-            let interval = interval * (1.0 + self.samples.len() as f64 / MANY);
-            let pause = (interval * (0.5 + fastrand::f64()) - took).max(debt);
+            let progress = Progress {
+                took: now.elapsed().as_secs_f64(),
+                taken: proc::processor_s() - self.own_s - self.library.reading_s,
+                elapsed: self.began.elapsed().as_secs_f64(),
+                moments: self.moments.len(),
+                samples: self.samples.len(),
+            };
+            let pause = pace::pause(options.rate, fastrand::f64(), &progress);
             let left = options
                 .duration
                 .map_or(f64::MAX, |duration| (duration.as_secs_f64() - self.began.elapsed().as_secs_f64()).max(0.0));
-            self.pause(pause.clamp(0.0002, LONGEST).min(left + 0.0002), options);
+            self.pause(pause.min(left + 0.0002), options);
         }
     }
 

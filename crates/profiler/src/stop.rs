@@ -147,3 +147,104 @@ pub(crate) fn reap(pid: i32) -> Option<Reaped> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Child, Command, Stdio};
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    /// Starts a program that waits for the end of its input.
+    fn waiting() -> Child {
+        Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap()
+    }
+
+    fn pid(child: &Child) -> i32 {
+        child.id().cast_signed()
+    }
+
+    /// Returns the end of a child, once it has ended.
+    fn ended(pid: i32) -> End {
+        loop {
+            if let Some(reaped) = reap(pid) {
+                return reaped.end;
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// Stops a thread as often as it takes until it was read. Returns its state, and the ends of children.
+    fn read(pid: i32) -> (StoppedThread, Vec<Reaped>) {
+        let (mut seen, mut reaped) = (Vec::new(), Vec::new());
+        while seen.is_empty() {
+            let lost = each(&[(pid, pid)], true, &mut reaped, &mut |at, thread| seen.push((at, thread))).unwrap();
+            assert_eq!(lost, 0);
+        }
+        assert_eq!((seen.len(), seen[0].0), (1, 0));
+        (seen.remove(0).1, reaped)
+    }
+
+    #[test]
+    fn a_thread_is_read_and_goes_on() {
+        let mut child = waiting();
+        let own = pid(&child);
+        for _ in 0..3 {
+            let (thread, reaped) = read(own);
+            let registers = thread.registers.unwrap();
+            assert!(thread.stack.word(registers.sp).is_some(), "its stack begins at its stack pointer");
+            assert_eq!(reaped, []);
+        }
+        assert!(crate::proc::tracer(own, own).is_none(), "nothing traces it between two stops");
+        drop(child.stdin.take());
+        assert_eq!(ended(own), End::Exit(0));
+    }
+
+    #[test]
+    fn threads_that_have_ended_are_left_out_and_ends_of_children_are_kept() {
+        let child = Command::new("sh").args(["-c", "exit 3"]).spawn().unwrap();
+        let gone = pid(&child);
+        let mut seen = 0;
+        let mut reaped = Vec::new();
+        // It ends at some time; then there is nothing left to trace, and its end was noticed once.
+        while reaped.is_empty() {
+            let lost = each(&[(gone, gone), (i32::MAX, i32::MAX)], false, &mut reaped, &mut |_, _| seen += 1).unwrap();
+            assert_eq!(lost, 0);
+        }
+        assert!(matches!(reaped[..], [Reaped { pid, end: End::Exit(3), .. }] if pid == gone), "{reaped:?}");
+        let before = seen;
+        assert_eq!(each(&[(gone, gone)], false, &mut reaped, &mut |_, _| seen += 1), Ok(0));
+        assert_eq!((seen, reaped.len()), (before, 1));
+        assert_eq!(ended(gone), End::Unknown, "this process has no such child any more");
+    }
+
+    #[test]
+    fn a_thread_that_is_traced_already_is_counted_as_lost() {
+        let mut child = waiting();
+        let own = pid(&child);
+        let (traced, is_traced) = channel();
+        let (done, is_done) = channel::<()>();
+        std::thread::scope(|scope| {
+            // The kernel traces by thread, so that another thread is as good as a debugger.
+            scope.spawn(move || {
+                ptrace::seize(Pid::from_raw(own), Options::empty()).unwrap();
+                traced.send(()).unwrap();
+                // Its end releases the child.
+                let _ = is_done.recv();
+            });
+            is_traced.recv().unwrap();
+            let found = each(&[(own, own)], false, &mut Vec::new(), &mut |_, _| panic!("it was not stopped here"));
+            assert_eq!(found, Ok(1));
+            drop(done);
+        });
+        drop(child.stdin.take());
+        assert_eq!(ended(own), End::Exit(0));
+    }
+
+    #[test]
+    fn this_process_may_be_read_and_one_that_is_gone_may_not() {
+        assert!(is_permitted(std::process::id().cast_signed()));
+        assert!(!is_permitted(i32::MAX));
+        assert!(!is_refused(i32::MAX, i32::MAX), "a thread that is gone is not one that may not be traced");
+    }
+}

@@ -46,10 +46,13 @@ impl Patience {
 
     /// Waits before the next poll.
     pub(crate) fn wait(&mut self) {
+        std::thread::sleep(self.next());
+    }
+
+    /// Returns the time to wait before the next poll. `sleep` does not call the kernel for no time.
+    fn next(&mut self) -> Duration {
         self.looks += 1;
-        if self.looks > Patience::AT_ONCE {
-            std::thread::sleep((Patience::STEP * (self.looks - Patience::AT_ONCE)).min(Patience::LONGEST));
-        }
+        (Patience::STEP * self.looks.saturating_sub(Patience::AT_ONCE)).min(Patience::LONGEST)
     }
 }
 
@@ -122,5 +125,55 @@ mod tests {
         assert_eq!(meaning(128 << 16 | 5 << 8 | 0x7f, 0), Some(Change::Stopped(0)));
         assert_eq!(meaning(35, 7), Some(Change::Ended(End::Signal(35), 7)));
         assert_eq!(meaning(3 << 8, 8), Some(Change::Ended(End::Exit(3), 8)));
+    }
+
+    #[test]
+    fn polls_are_close_together_at_first_and_never_far_apart() {
+        let mut patience = Patience::default();
+        let pauses: Vec<Duration> = (0..100).map(|_| patience.next()).collect();
+        assert!(pauses[..16].iter().all(Duration::is_zero));
+        assert_eq!(pauses[16..18], [Patience::STEP, Patience::STEP * 2]);
+        assert!(pauses.is_sorted() && pauses[99] == Patience::LONGEST);
+    }
+
+    /// Returns the next change of a child; waits for it.
+    fn next_change() -> (i32, Change) {
+        loop {
+            match change() {
+                Ok(Some(change)) => return change,
+                Ok(None) => std::thread::yield_now(),
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_real_time_signal_stops_a_thread_and_reaches_it_with_the_release() {
+        use nix::sys::ptrace;
+        use nix::unistd::Pid;
+        let command = &mut std::process::Command::new("cat");
+        let child = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let thread = child.id().cast_signed();
+        assert_eq!(change(), Ok(None), "it waits");
+        ptrace::seize(Pid::from_raw(thread), ptrace::Options::PTRACE_O_TRACESYSGOOD).unwrap();
+        // The stop that was asked for comes first, with no signal.
+        ptrace::interrupt(Pid::from_raw(thread)).unwrap();
+        assert_eq!(next_change(), (thread, Change::Stopped(0)));
+        // It goes on to its next system call: the wait for input, again, or the one after it.
+        resume(thread, 0);
+        assert_eq!(next_change(), (thread, Change::Call));
+        let signal = libc::SIGRTMIN() + 1;
+        resume(thread, signal);
+        let mut next = next_change();
+        // The call that it enters ends first.
+        while next == (thread, Change::Call) {
+            resume(thread, 0);
+            next = next_change();
+        }
+        assert_eq!(next, (thread, Change::Stopped(signal)));
+        release(thread, signal);
+        let (ended, end) = next_change();
+        assert!(ended == thread && matches!(end, Change::Ended(End::Signal(number), _) if number == signal), "{end:?}");
+        assert_eq!(change(), Err(Errno::ECHILD), "nothing is left to wait for");
     }
 }

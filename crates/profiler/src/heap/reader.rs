@@ -164,7 +164,7 @@ fn within(bytes: &[u8]) -> Result<HeapProfile, HeapError> {
             return Err(HeapError::Malformed(form));
         }
     }
-    Parts::of(bytes)?.profile()
+    Parts::parse(bytes)?.profile()
 }
 
 /// A list that has no more than `limit` items.
@@ -198,7 +198,7 @@ struct Parts<'m> {
 }
 
 impl<'m> Parts<'m> {
-    fn of(bytes: &'m [u8]) -> Result<Parts<'m>, HeapError> {
+    fn parse(bytes: &'m [u8]) -> Result<Parts<'m>, HeapError> {
         let mut parts = Parts::default();
         for field in Fields(bytes) {
             let (number, value) = field?;
