@@ -17,7 +17,7 @@ const LARGEST: [(&str, usize, usize); 9] = [
     ("equivalence", 6, 3),
     ("hosts", 3, 0),
     ("images", 2, 2),
-    ("inspector", 8, 4),
+    ("inspector", 5, 4),
     ("measure", 4, 3),
     ("profiler", 3, 3),
     ("surgery", 4, 0),

@@ -1,4 +1,7 @@
 //! Reads static archives: System V and GNU layout, both sizes of index, long names as GNU and as BSD write them.
+//!
+//! The editor has its own reader (`surgery::archive`): with a common one, an edit and its check would make the same
+//! mistake.
 
 use crate::bytes::printable;
 use crate::error::InspectError;

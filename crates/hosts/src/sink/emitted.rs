@@ -105,4 +105,42 @@ mod tests {
         pending.roll_back().unwrap();
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left");
     }
+
+    /// A note says what its writer meant: a file that defines or sets something else is not that donor.
+    #[test]
+    fn a_file_is_asked_itself_and_not_its_note_alone() {
+        let note = |file: &[u8]| {
+            let text =
+                |note: Vec<u8>| String::from_utf8(note.split(|byte| *byte == 0).next().unwrap().to_vec()).unwrap();
+            transplant::notes(file).map(|note| note.map(text))
+        };
+        let verify = |file: &[u8], texts: &[Option<String>; 2]| {
+            let texts = texts.each_ref().map(Option::as_deref);
+            Verified::donors(file.to_vec(), texts).err().map(|unsound| unsound.to_string())
+        };
+        let mut libraries = 0;
+        for donor in donors::all().iter().chain([donors::strings()]) {
+            for arch in Arch::ALL {
+                libraries += usize::from(donor.library(arch).is_some());
+                for file in [donor.object(arch), donor.library(arch)].into_iter().flatten() {
+                    let (name, texts) = (format!("{} for {arch}", donor.name), note(file));
+                    assert_eq!(verify(file, &texts), None, "{name}");
+                    let wanted: &[u8] = if texts[0].is_some() { b"calloc\0" } else { b"strlen\0" };
+                    let mut renamed = file.to_vec();
+                    while let Some(at) = renamed.windows(wanted.len()).position(|part| part == wanted) {
+                        renamed[at] = b'x';
+                    }
+                    let said = verify(&renamed, &texts).unwrap_or_default();
+                    assert!(said.contains("exports"), "{name}: {said}");
+                    let Some(options) = file.windows(4).position(|part| part == b"ARGO") else { continue };
+                    let mut set = file.to_vec();
+                    // The flags of the first option (docs/options-block.md): it is set.
+                    set[options + 16 + 56] ^= 1;
+                    let said = verify(&set, &texts).unwrap_or_default();
+                    assert!(said.contains("options"), "{name}: {said}");
+                }
+            }
+        }
+        assert!(libraries > 0);
+    }
 }

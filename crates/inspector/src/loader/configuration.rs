@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use crate::loader::Tree;
+use crate::loader::tree::Tree;
 
 /// The most files that `ld.so.conf` may include, one in the other or side by side.
 const MOST_INCLUDED: usize = 1000;

@@ -8,7 +8,7 @@ use foldhash::{HashMap, HashMapExt};
 use crate::loader::cache::Cache;
 use crate::loader::configuration::{self, Kind, shown};
 use crate::loader::module::{Machine, Module};
-use crate::loader::{Tree, TreeFile};
+use crate::loader::tree::{Tree, TreeFile};
 use crate::report::Report;
 
 /// The most paths that are kept.

@@ -3,6 +3,7 @@
 //!
 //! | module | what lives there |
 //! | --- | --- |
+//! | `tree` | the files of a system, as the caller gives them |
 //! | `module` | the part of one file that the loader reads |
 //! | `cache` | glibc's `ld.so.cache` |
 //! | `configuration` | the loader's own folders; `ld.so.preload`, `ld.so.conf`, musl's list of folders |
@@ -24,6 +25,7 @@ mod scope;
 mod search;
 #[cfg(test)]
 mod tests;
+mod tree;
 
 use crate::elf::Elf;
 use crate::error::InspectError;
@@ -36,56 +38,7 @@ use library::Read;
 pub use preload::{Effect, Environment, Origin, Preload};
 pub use process::Mapped;
 use scope::{Bound, Process, Scope};
-
-/// The files of a system: its root folder, perhaps of an image, in which every path starts and that no link leaves.
-pub trait Tree {
-    /// Finds the regular file at an absolute path, through symbolic links; `None` if it does not exist.
-    ///
-    /// # Errors
-    /// The reason why its existence is unknown.
-    fn find(&self, path: &[u8]) -> Result<Option<TreeFile>, String>;
-
-    /// Reads a file that was found.
-    ///
-    /// # Errors
-    /// The reason why it cannot be read.
-    fn read(&self, file: &TreeFile) -> Result<Vec<u8>, String>;
-
-    /// Returns the names in a folder, in any order; none if there is no folder.
-    ///
-    /// # Errors
-    /// The reason why they cannot all be read.
-    fn list(&self, folder: &[u8]) -> Result<Vec<Vec<u8>>, String>;
-
-    /// Whether there is a folder at a path.
-    ///
-    /// # Errors
-    /// The reason why its existence is unknown.
-    fn is_folder(&self, path: &[u8]) -> Result<bool, String>;
-
-    /// Whether a file that was found has the setuid bit; `None` if that is not known.
-    fn is_setuid(&self, _file: &TreeFile) -> Option<bool> {
-        None
-    }
-}
-
-/// A file of a tree.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TreeFile {
-    /// Its path in the tree, without symbolic links.
-    pub path: Vec<u8>,
-    /// Its device and inode: the loader takes two paths with the same ones for one file.
-    pub identity: (u64, u64),
-}
-
-/// A program's file in the tree, and its rights.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ProgramFile {
-    /// The program in the tree.
-    pub file: TreeFile,
-    /// Whether it runs with the rights of its owner or group, so that the loader mistrusts `$ORIGIN`.
-    pub privileged: bool,
-}
+pub use tree::{ProgramFile, Tree, TreeFile};
 
 /// The loaders of one tree. Each library is read once, for any number of programs.
 pub struct Loader<'t> {

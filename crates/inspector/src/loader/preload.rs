@@ -1,8 +1,8 @@
 //! The variables that a loader reads, and the effects of preloads, the files that are to be loaded before all others.
 
-use crate::loader::TreeFile;
 use crate::loader::configuration::Kind;
 use crate::loader::module::Module;
+use crate::loader::tree::TreeFile;
 
 /// The variables of a process that its loader reads. Without variables, only the files decide.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

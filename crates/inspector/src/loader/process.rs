@@ -8,10 +8,11 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use crate::error::InspectError;
+use crate::loader::Loader;
 use crate::loader::configuration::shown;
 use crate::loader::module::Module;
 use crate::loader::scope::{Bound, MOST_REQUESTS, Served, is_musls_own, served};
-use crate::loader::{Loader, TreeFile};
+use crate::loader::tree::TreeFile;
 use crate::report::{Allocator, Evidence, Kind, Report, Source, name};
 use crate::subject;
 

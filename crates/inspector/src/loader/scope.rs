@@ -9,7 +9,7 @@ use crate::loader::library::Read;
 use crate::loader::module::{Module, Reference};
 use crate::loader::preload::{Effect, Environment, Origin, Preload, is_for_other_libc};
 use crate::loader::search::{Hit, Search, Seeker};
-use crate::loader::{ProgramFile, TreeFile};
+use crate::loader::tree::{ProgramFile, TreeFile};
 
 /// The most files of one process.
 const MOST_FILES: usize = 4096;

@@ -4,13 +4,13 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use crate::loader::TreeFile;
 use crate::loader::cache::{Cache, Paths};
 use crate::loader::configuration::{Kind, folder_of, musl_folders, shown};
 use crate::loader::library::Read;
 use crate::loader::module::{Machine, Module};
 use crate::loader::path::{Tokens, expanded, expanded_by_musl, normalised};
 use crate::loader::preload::{Effect, is_loadable};
+use crate::loader::tree::TreeFile;
 
 /// A file of a process that searches for its libraries.
 pub(super) struct Seeker<'s> {

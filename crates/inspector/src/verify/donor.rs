@@ -5,15 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use foldhash::HashSet;
 
 use super::check::Check;
+use super::digest::sha256;
 use super::names::{BESIDE_MUSL, HOOKS, INTERNAL, PUBLIC};
-use super::verified::sha256;
 use crate::bytes::{Bytes, c_string, printable};
-use crate::elf::{STB_GLOBAL, STB_WEAK, STV_HIDDEN, Section};
+use crate::elf::{Elf, STB_GLOBAL, STB_WEAK, STV_HIDDEN, Section};
 use crate::library::{Library, Part};
 use crate::note::{self, DESCRIPTION_SIZE, GraftNote, Subject};
 
-/// The section of the options block.
+/// The section of the options block in an object, and in a file that was linked.
 const OPTIONS_SECTION: &[u8] = b".rodata.allograft.options";
+pub(super) const LINKED_OPTIONS: &[u8] = b".allograft.options";
+const OPTIONS_SECTIONS: [&[u8]; 2] = [OPTIONS_SECTION, LINKED_OPTIONS];
 /// "ARGO", read as a little-endian number.
 const OPTIONS_MAGIC: u32 = 0x4f47_5241;
 /// The size in bytes of the header of the options block.
@@ -164,15 +166,19 @@ pub(super) fn checksum(name: &str, graft: &Library<'_>, donor: &Donor) -> Check 
     }
 }
 
-/// Checks that the options block is well formed, that its values are in range, and that the note names the options that
-/// were set.
+/// Checks the options of the donor's member, with [`options_of`].
 pub(super) fn options(graft: &Library<'_>, donor: &Donor) -> Check {
+    options_of(&donor.part(graft).elf, &donor.note.options)
+}
+
+/// Checks that the options block is well formed, that its values are in range, and that the note (`noted`) names the
+/// options that were set.
+pub(super) fn options_of(elf: &Elf<'_>, noted: &str) -> Check {
     const NAME: &str = "options";
-    let part = donor.part(graft);
-    let sections: Vec<_> = part.elf.sections.iter().filter(|section| section.name == OPTIONS_SECTION).collect();
+    let sections: Vec<_> = elf.sections.iter().filter(|section| OPTIONS_SECTIONS.contains(&section.name)).collect();
     let result = match sections.as_slice() {
         [] => Ok(BTreeMap::new()),
-        [section] => read_options(&part.elf.bytes.over(section.data.unwrap_or_default())),
+        [section] => read_options(&elf.bytes.over(section.data.unwrap_or_default())),
         several => Err(format!("{} sections `.rodata.allograft.options`, expected 1", several.len())),
     };
     let options = match result {
@@ -184,16 +190,13 @@ pub(super) fn options(graft: &Library<'_>, donor: &Donor) -> Check {
         .filter(|(_, option)| option.set)
         .map(|(name, option)| format!("{name}={}", option.value))
         .collect();
-    let noted: BTreeSet<String> = donor.note.options.split_whitespace().map(str::to_owned).collect();
+    let noted: BTreeSet<String> = noted.split_whitespace().map(str::to_owned).collect();
     if set != noted {
         let words = |words: BTreeSet<String>| {
             if words.is_empty() { "nothing".to_owned() } else { words.into_iter().collect::<Vec<_>>().join(" ") }
         };
-        return Check::new(
-            NAME,
-            false,
-            format!("the block has {} set, and the note says {}", words(set), words(noted)),
-        );
+        let detail = format!("the block has {} set, and the note says {}", words(set), words(noted));
+        return Check::new(NAME, false, detail);
     }
     Check::new(NAME, true, format!("{} options, {} of them set", options.len(), set.len()))
 }

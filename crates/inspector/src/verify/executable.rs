@@ -3,14 +3,17 @@
 
 use super::check::{Check, parse};
 use super::edits::{self, Edit, Permitted};
+use super::file::{self, PF_W, PT_PHDR};
 use super::loader;
 use super::section_headers::section_of_headers;
-use crate::elf::{Elf, PF_X, Symbol};
+use crate::elf::{Elf, PF_X, PT_LOAD, PT_NOTE, PT_TLS, Symbol};
 use crate::entry_points::{EntryPoints, loads};
 use crate::error::InspectError;
 use crate::note::{self, Subject};
 
-const PF_W: u32 = 2;
+/// The donor's segments and the sections that a graft adds, beside that of the donor's probes.
+const NEW_LOADS: usize = 3;
+const NEW_SECTIONS: usize = 7;
 /// The calls at the ends of a thread and of the process, and the operand that names main or the branch to
 /// __libc_start_main.
 const MOST_EDITS: usize = 3;
@@ -101,4 +104,25 @@ fn unchanged(graft: &Elf<'_>, stock: &Elf<'_>, entry_points: &EntryPoints) -> Ch
     Check::unless("program", complaints, || {
         format!("the program is stock's but for {} jumps and {others} other edits", jumps.len())
     })
+}
+
+/// Checks that the file `elf`, as a graft writes it, is the file `stock` followed by a donor, or a loader's file.
+pub(super) fn file(elf: &Elf<'_>, stock: &Elf<'_>) -> Check {
+    let compare = if loader::is_loader(stock) { loader::compare_files } else { compare_files };
+    file::check(elf, stock, compare(elf, stock))
+}
+
+/// All thread-local storage is one, behind the program.
+fn compare_files(elf: &Elf<'_>, stock: &Elf<'_>) -> Result<(), String> {
+    let storage = usize::from(stock.segments.iter().all(|segment| segment.kind != PT_TLS));
+    let changes = file::FileChanges {
+        start: EntryPoints::required(elf)?.donor(),
+        kept: &|segment, header| (![PT_TLS, PT_PHDR].contains(&segment.kind)).then(|| header.to_vec()),
+        new: &[(PT_LOAD, NEW_LOADS..=NEW_LOADS), (PT_NOTE, 1..=1), (PT_TLS, storage..=storage)],
+        demand: &|_| true,
+        copied: None,
+        sections: Some(NEW_SECTIONS),
+        section: &|_, wanted, index| wanted[index].without_storage(),
+    };
+    file::compare(elf, stock, &changes)
 }

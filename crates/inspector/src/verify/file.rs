@@ -1,128 +1,96 @@
-//! Compares the whole file of a grafted executable with its stock file: no byte is lost, moved or added beside what a
-//! graft writes. [`super::executable`] and [`super::donor_image`] compare the loaded bytes by address.
+//! Compares the whole file of a graft with its stock file: no byte is lost, moved or added beside what a graft writes.
+//! Loaded bytes are compared by address ([`super::edits`], [`super::donor_image`]).
+//!
+//! One comparison serves all kinds of linked files, and each kind gives its list of permitted changes. A kind that had
+//! a comparison of its own could forget a part of the file.
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use super::check::Check;
 use super::image::{ELF_HEADER, PROGRAM_HEADER, differences};
-use super::section_headers::{Added, range, table};
-use super::{loader, section_headers};
-use crate::elf::{Elf, PT_DYNAMIC, PT_LOAD, PT_NOTE, PT_TLS, SHT_NOBITS, SHT_SYMTAB, Segment};
-use crate::entry_points::{EntryPoints, loads};
+use super::section_headers::{self, Added, range, table};
+use crate::elf::{Elf, PT_LOAD, PT_NOTE, PT_TLS, SHT_NOBITS, SHT_SYMTAB, Segment};
+use crate::entry_points::loads;
 use crate::report::Arch;
 
 /// The size of a symbol, in bytes (64-bit; gABI, "Symbol Table").
 const SYMBOL: usize = 24;
-const PT_PHDR: u32 = 6;
+pub(super) const PT_PHDR: u32 = 6;
 const PF_X: u32 = 1;
-const PF_W: u32 = 2;
-const PF_R: u32 = 4;
+pub(super) const PF_W: u32 = 2;
+pub(super) const PF_R: u32 = 4;
 const SHF_TLS: u64 = 0x400;
 const STT_TLS: u8 = 6;
-/// The additions of a graft: the donor's three segments and the note, and the sections beside that of its probes.
-const NEW_LOADS: usize = 3;
-const NEW_SECTIONS: usize = 7;
-/// Checks that the file `elf`, as a graft writes it, is the file `stock` followed by a donor. The check fails for a
-/// file that was stripped later.
-pub(super) fn check(elf: &Elf<'_>, stock: &Elf<'_>) -> Check {
-    if loader::is_loader(stock) {
-        return loader::file(elf, stock);
-    }
-    let checked = headers(elf, stock)
-        .and_then(|()| program_headers(elf, stock))
-        .and_then(|()| contents(elf, stock))
-        .and_then(|end| {
-            let start = EntryPoints::required(elf)?.donor();
-            let added = Added { start, end, sections: Some(NEW_SECTIONS) };
-            section_headers::check(elf, stock, &added, &|_, wanted, index| wanted[index].without_storage())
-        });
-    Check::unless("file", checked.err().into_iter().collect(), || {
+
+/// The changes that a kind of graft may make to stock's file, beside those of loaded bytes.
+pub(super) struct FileChanges<'p> {
+    /// The new parts are loaded from this address on.
+    pub(super) start: u64,
+    /// Takes a program header of stock, and returns the one in the graft. `None` if the graft writes a header of this
+    /// type anew.
+    pub(super) kept: &'p dyn Fn(&Segment<'_>, &[u8]) -> Option<Vec<u8>>,
+    /// The types of the additional program headers, and how many there may be.
+    pub(super) new: &'p [(u32, RangeInclusive<usize>)],
+    /// The kind's own conditions for headers that were written anew, beside [`is_true`].
+    pub(super) demand: &'p dyn Fn(&Segment<'_>) -> bool,
+    /// The graft's copy of a segment, in the file once more with its zeros. The bytes at the segment's old place do not
+    /// change.
+    pub(super) copied: Option<&'p Segment<'p>>,
+    /// As in [`Added::sections`].
+    pub(super) sections: Option<usize>,
+    /// The changes of stock's section headers.
+    pub(super) section: section_headers::Changes<'p>,
+}
+
+/// Returns the check whether the file `elf`, as a graft writes it, is the file `stock` followed by new parts.
+/// `compared` is the outcome of [`compare`]. The check fails for a file that was stripped later.
+pub(super) fn check(elf: &Elf<'_>, stock: &Elf<'_>, compared: Result<(), String>) -> Check {
+    Check::unless("file", compared.err().into_iter().collect(), || {
         let size = stock.bytes.data.len();
         format!("stock's {size} bytes, and {} behind them", elf.bytes.data.len() - size)
     })
 }
 
-/// Checks that the file of a dynamic program, as a graft writes it, is stock's followed by the new parts, which are
-/// loaded from `start` on. The ELF header is stock's except for its tables; each program header is stock's or correct
-/// for a new part; bytes that are not loaded are at their old offsets. `donor` is the merged donor, if one was merged.
-/// The check fails for a file that was stripped later.
-pub(super) fn check_dynamic(elf: &Elf<'_>, stock: &Elf<'_>, donor: Option<&Elf<'_>>, start: u64) -> Check {
-    let checked = headers(elf, stock)
-        .and_then(|()| kept_or_true(elf, stock, start))
-        .and_then(|()| thread_storage(elf, &[Some(stock), donor]))
-        .and_then(|()| contents(elf, stock))
-        .and_then(|end| {
-            section_headers::check(elf, stock, &Added { start, end, sections: None }, &section_headers::of_dynamic)
-        })
-        .and_then(|()| ends_with_zeros(elf));
-    let size = stock.bytes.data.len();
-    let good = || format!("stock's {size} bytes, and {} behind them", elf.bytes.data.len() - size);
-    Check::unless("file", checked.err().into_iter().collect(), good)
+/// Compares all parts of the file with stock's.
+///
+/// # Errors
+/// The first change that is not permitted.
+pub(super) fn compare(elf: &Elf<'_>, stock: &Elf<'_>, changes: &FileChanges<'_>) -> Result<(), String> {
+    headers(elf, stock)?;
+    program_headers(elf, stock, changes)?;
+    let end = contents(elf, stock, changes.copied)?;
+    let added = Added { start: changes.start, end, sections: changes.sections };
+    section_headers::check(elf, stock, &added, changes.section)
 }
 
-/// Checks that zeros fill the room behind the dynamic section, which tools may take for a part of it.
-fn ends_with_zeros(elf: &Elf<'_>) -> Result<(), String> {
-    const ENTRY: usize = 16;
-    let section = elf.segments.iter().find(|segment| segment.kind == PT_DYNAMIC);
-    let entries = elf.dynamic_entries().take_while(|(tag, _)| *tag != 0).count();
-    let rest = section.and_then(|section| section.data?.get(entries * ENTRY..)).unwrap_or_default();
-    match rest.iter().all(|byte| *byte == 0) {
-        true => Ok(()),
-        false => Err("there are bytes behind the dynamic section".to_owned()),
-    }
-}
-
-/// Checks that the thread-local storage has room for the storage of all `parts`, and for no more. Each part begins at
-/// its alignment, and the program's keeps its distance from the thread pointer, so up to one alignment is unused.
-fn thread_storage(elf: &Elf<'_>, parts: &[Option<&Elf<'_>>]) -> Result<(), String> {
-    let storage = |elf: &Elf<'_>| elf.segments.iter().find(|it| it.kind == PT_TLS).map(|it| (it.memory, it.align));
-    let wanted: u64 = parts.iter().flatten().filter_map(|part| storage(part)).map(|(size, _)| size).sum();
-    match storage(elf) {
-        None if wanted == 0 => Ok(()),
-        Some((size, align)) if size.checked_sub(wanted).is_some_and(|between| between <= align.max(64)) => Ok(()),
-        found => {
-            let size = found.map_or(0, |(size, _)| size);
-            Err(format!("its thread-local storage has {size} bytes, expected {wanted}"))
-        }
-    }
-}
-
-/// Checks that every program header of stock is there, except for the parts that a graft moves, and that all other
-/// headers are correct.
-fn kept_or_true(elf: &Elf<'_>, stock: &Elf<'_>, start: u64) -> Result<(), String> {
-    const MOVED: [u32; 3] = [PT_TLS, PT_PHDR, PT_DYNAMIC];
-    const NEW: [u32; 3] = [PT_LOAD, PT_NOTE, PT_TLS];
+/// Checks that every program header of stock is there, except for those that the graft writes anew, and that all other
+/// headers are permitted and correct.
+fn program_headers(elf: &Elf<'_>, stock: &Elf<'_>, changes: &FileChanges<'_>) -> Result<(), String> {
     let mut open: Vec<(usize, &[u8])> = programs(elf).into_iter().enumerate().collect();
-    let mut moved = Vec::new();
-    for (header, segment) in programs(stock).into_iter().zip(&stock.segments) {
-        let same = open.iter().position(|(_, other)| *other == header);
-        let instead = || {
-            let is_its = |(at, _): &(usize, &[u8])| elf.segments[*at].kind == segment.kind;
-            open.iter().position(|one| MOVED.contains(&segment.kind) && is_its(one))
+    let mut written = Vec::new();
+    for (segment, header) in stock.segments.iter().zip(programs(stock)) {
+        let kept = (changes.kept)(segment, header);
+        let is_it = |(index, other): &(usize, &[u8])| match &kept {
+            Some(kept) => other == kept,
+            None => elf.segments[*index].kind == segment.kind,
         };
-        let Some(at) = same.or_else(instead) else {
+        let Some(at) = open.iter().position(is_it) else {
             return Err(format!("stock's program header about {:#x} is not there", segment.address));
         };
-        let (index, other) = open.remove(at);
-        if other != header {
-            let now = &elf.segments[index];
-            let kept = match now.kind {
-                PT_PHDR => true,
-                // Loaders write to it (DT_DEBUG), whatever the linker said.
-                PT_DYNAMIC => now.flags == PF_R | PF_W,
-                _ => now.flags == segment.flags && now.align >= segment.align,
-            };
-            if !kept {
-                return Err(format!("the program header about {:#x} has other permissions", now.address));
-            }
-            moved.push((index, other));
-        }
+        let found = open.remove(at);
+        written.extend(kept.is_none().then_some(found));
     }
-    if let Some((index, _)) = open.iter().find(|(index, _)| !NEW.contains(&elf.segments[*index].kind)) {
-        let segment = &elf.segments[*index];
-        return Err(format!("a program header about {:#x} is new, of the type {:#x}", segment.address, segment.kind));
+    let kinds: Vec<u32> = open.iter().map(|(index, _)| elf.segments[*index].kind).collect();
+    let count = |wanted: u32| kinds.iter().filter(|kind| **kind == wanted).count();
+    let is_known = |kind: &u32| changes.new.iter().any(|(known, _)| known == kind);
+    if !kinds.iter().all(is_known) || !changes.new.iter().all(|(kind, range)| range.contains(&count(*kind))) {
+        return Err(format!("{} program headers are new, of the types {kinds:?}", kinds.len()));
     }
-    match moved.into_iter().chain(open).find(|(index, raw)| !is_true(elf, &elf.segments[*index], raw, start)) {
+    let is_right = |index: usize, raw: &[u8]| {
+        let segment = &elf.segments[index];
+        is_true(elf, segment, raw, changes.start) && (changes.demand)(segment)
+    };
+    match written.into_iter().chain(open).find(|(index, raw)| !is_right(*index, raw)) {
         Some((index, _)) => {
             Err(format!("the program header about {:#x} is not as a graft writes it", elf.segments[index].address))
         }
@@ -132,7 +100,7 @@ fn kept_or_true(elf: &Elf<'_>, stock: &Elf<'_>, start: u64) -> Result<(), String
 
 /// Whether a header that a graft has written is correct: the part is at `start` or behind, its two addresses are equal,
 /// its place in the file matches its place in memory, the file contains all that is loaded, and the kernel can map it.
-pub(super) fn is_true(elf: &Elf<'_>, segment: &Segment<'_>, raw: &[u8], start: u64) -> bool {
+fn is_true(elf: &Elf<'_>, segment: &Segment<'_>, raw: &[u8], start: u64) -> bool {
     const PAGE: u64 = 4096;
     let is_inside = |load: &&Segment<'_>| {
         let (from, end) = (segment.address, segment.address.saturating_add(segment.memory));
@@ -148,7 +116,8 @@ pub(super) fn is_true(elf: &Elf<'_>, segment: &Segment<'_>, raw: &[u8], start: u
         }
         PT_PHDR => {
             let table = (elf.segments.len() * PROGRAM_HEADER) as u64;
-            in_file && segment.flags == PF_R && segment.memory == table && segment.align == 8
+            let is_table = segment.offset == elf.bytes.word(32).unwrap_or(0) && segment.memory == table;
+            in_file && is_table && segment.flags == PF_R && segment.align == 8
         }
         PT_NOTE => in_file && segment.flags == PF_R && segment.align == 4,
         // The rest is zeros in each thread's own copy, and not in the file.
@@ -168,7 +137,7 @@ pub(super) fn is_true(elf: &Elf<'_>, segment: &Segment<'_>, raw: &[u8], start: u
 }
 
 /// Checks that the ELF header is stock's, except the entry point, the offsets of the tables and their counts.
-pub(super) fn headers(elf: &Elf<'_>, stock: &Elf<'_>) -> Result<(), String> {
+fn headers(elf: &Elf<'_>, stock: &Elf<'_>) -> Result<(), String> {
     for range in [0..24, 48..56, 58..60, 62..64] {
         let header = |elf: &Elf<'_>| elf.bytes.data.get(range.clone()).map(<[u8]>::to_vec);
         if header(elf) != header(stock) {
@@ -182,75 +151,30 @@ pub(super) fn programs<'a>(elf: &Elf<'a>) -> Vec<&'a [u8]> {
     table(elf, elf.bytes.word(32).unwrap_or(0), elf.segments.len(), PROGRAM_HEADER)
 }
 
-/// Checks that the program headers are stock's and the donor's. Thread-local storage and the address of the headers
-/// themselves are new.
-fn program_headers(elf: &Elf<'_>, stock: &Elf<'_>) -> Result<(), String> {
-    let own = |elf: &Elf<'_>, index: usize| [PT_TLS, PT_PHDR].contains(&elf.segments[index].kind);
-    let (mut open, theirs) = (programs(elf).into_iter().enumerate().collect::<Vec<_>>(), programs(stock));
-    for (index, header) in theirs.iter().enumerate() {
-        let same = |(at, other): &(usize, &[u8])| match own(stock, index) {
-            true => elf.segments[*at].kind == stock.segments[index].kind,
-            false => other == header,
-        };
-        let Some(at) = open.iter().position(same) else {
-            return Err(format!(
-                "stock's program header {index}, about {:#x}, is not there",
-                stock.segments[index].address
-            ));
-        };
-        open.remove(at);
-    }
-    let kinds: Vec<u32> = open.iter().map(|(index, _)| elf.segments[*index].kind).collect();
-    let count = |wanted: u32| kinds.iter().filter(|kind| **kind == wanted).count();
-    let storage = usize::from(stock.segments.iter().all(|segment| segment.kind != PT_TLS));
-    if (count(PT_LOAD), count(PT_NOTE), count(PT_TLS)) != (NEW_LOADS, 1, storage)
-        || kinds.len() != NEW_LOADS + 1 + storage
-    {
-        return Err(format!("{} program headers are new, of the types {kinds:?}", kinds.len()));
-    }
-    let new = open.iter().map(|(index, _)| *index);
-    let own = (0..elf.segments.len()).filter(|index| [PT_TLS, PT_PHDR].contains(&elf.segments[*index].kind));
-    let raw = programs(elf);
-    match new.chain(own).find(|index| !in_place(elf, &elf.segments[*index], raw[*index])) {
-        Some(index) => Err(format!(
-            "program header {index}, about {:#x}, is not as a graft writes it",
-            elf.segments[index].address
-        )),
-        None => Ok(()),
-    }
-}
-
-/// Whether a new segment's header is correct: its offset matches its address, its two addresses are equal, and a
-/// segment that is not loaded is read-only.
-fn in_place(elf: &Elf<'_>, segment: &Segment<'_>, raw: &[u8]) -> bool {
-    let load = loads(elf).find(|load| segment.address.wrapping_sub(load.address) < load.memory.max(1));
-    let offset = load.map(|load| load.offset.wrapping_add(segment.address.wrapping_sub(load.address)));
-    let table = (elf.segments.len() * PROGRAM_HEADER) as u64;
-    let is_table = segment.offset == elf.bytes.word(32).unwrap_or(0) && segment.memory == table && segment.align == 8;
-    offset == Some(segment.offset)
-        && raw[16..24] == raw[24..32]
-        && (segment.kind == PT_LOAD || segment.flags == PF_R)
-        && (segment.kind != PT_PHDR || is_table)
-}
-
-/// Checks that the bytes of stock that are not loaded are still there, and that zeros fill the space up to the donor.
-/// Returns the end of the donor's part of the file.
-fn contents(elf: &Elf<'_>, stock: &Elf<'_>) -> Result<usize, String> {
+/// Checks that the bytes of stock that are not loaded are still there, and those of a segment that was `copied`. The
+/// new parts are in one piece behind them, with zeros before it and before the copy. Returns their end.
+fn contents(elf: &Elf<'_>, stock: &Elf<'_>, copied: Option<&Segment<'_>>) -> Result<usize, String> {
     let (found, wanted) = (elf.bytes.data, stock.bytes.data);
+    let place = |load: &Segment<'_>| range(load.offset, load.data?.len());
     let is_new = |load: &&Segment<'_>| loads(stock).all(|other| other.address != load.address);
-    let new: Vec<Range<usize>> =
-        loads(elf).filter(is_new).filter_map(|load| range(load.offset, load.data?.len())).collect();
-    let (Some(first), Some(end)) = (new.iter().map(|new| new.start).min(), new.iter().map(|new| new.end).max()) else {
-        return Err("nothing of it is new".to_owned());
-    };
-    if first < wanted.len() || found.len() < end || new.windows(2).any(|pair| pair[0].end != pair[1].start) {
-        return Err("the donor is not in one piece behind the program".to_owned());
+    let new: Vec<Range<usize>> = loads(elf).filter(is_new).filter_map(place).collect();
+    let (Some(first), Some(last)) = (new.first(), new.last()) else { return Err("nothing of it is new".to_owned()) };
+    if new.windows(2).any(|pair| pair[0].end != pair[1].start) {
+        return Err("the new parts are not in one piece".to_owned());
     }
-    if let Some(at) = found[wanted.len()..first].iter().position(|byte| *byte != 0) {
-        return Err(format!("the byte at offset {:#x} is between the program and the donor", wanted.len() + at));
+    if copied.is_some_and(|copied| copied.data.map_or(0, <[u8]>::len) as u64 != copied.memory) {
+        return Err("the copied segment is not all in the file".to_owned());
     }
-    let loaded: Vec<Range<usize>> =
-        loads(stock).filter_map(|load| range(load.offset, load.data.map_or(0, <[u8]>::len))).collect();
+    let mut end = wanted.len();
+    for part in copied.and_then(place).into_iter().chain([first.start..last.end]) {
+        let between = found.get(end..part.start).ok_or("the parts of the file overlap, or are not in it")?;
+        if let Some(at) = between.iter().position(|byte| *byte != 0) {
+            return Err(format!("the byte at offset {:#x} is between the parts of the file", end + at));
+        }
+        end = part.end;
+    }
+    let stays = |load: &&Segment<'_>| copied.is_none_or(|copied| copied.address != load.address);
+    let loaded: Vec<Range<usize>> = loads(stock).filter(stays).filter_map(place).collect();
     let symbols: Vec<Range<usize>> = stock
         .sections
         .iter()

@@ -1,7 +1,7 @@
 //! Checks the values that a graft fills into a linked donor: its notes, and its options.
 
 use super::check::Check;
-use super::donor::{OPTION_SIZE, OPTIONS_HEADER, read_options};
+use super::donor::{LINKED_OPTIONS, OPTION_SIZE, OPTIONS_HEADER, read_options};
 use crate::bytes::printable;
 use crate::elf::{Elf, Section};
 use crate::entry_points::loads;
@@ -9,8 +9,6 @@ use crate::note::{DESCRIPTION_SIZE, GraftNote, Subject};
 
 /// The size of a note's header with its owner's name (docs/note.md).
 const NOTE_HEADER: usize = 24;
-/// The section of the options block in a linked donor.
-const OPTIONS: &[u8] = b".allograft.options";
 /// The fields of a row that a graft writes (docs/options-block.md): the value, and the flags.
 const VALUE: std::ops::Range<usize> = 32..40;
 const FLAGS: std::ops::Range<usize> = 56..60;
@@ -60,7 +58,7 @@ fn section_in<'a>(graft: &Elf<'a>, linked: &Elf<'_>, base: u64, section: &Sectio
 }
 
 fn options(graft: &Elf<'_>, linked: &Elf<'_>, base: u64, note: &str) -> Result<(), String> {
-    let section = named(linked, OPTIONS).ok_or("the linked donor has no options")?;
+    let section = named(linked, LINKED_OPTIONS).ok_or("the linked donor has no options")?;
     let (now, before) = (section_in(graft, linked, base, section), section.data);
     let (now, before) = now.zip(before).ok_or("the options are outside the file")?;
     let (values, own) = (read_options(&graft.bytes.over(now))?, read_options(&linked.bytes.over(before))?);

@@ -4,9 +4,11 @@
 mod allocator;
 mod check;
 mod differences;
+mod digest;
 mod donor;
 mod donor_image;
 mod edits;
+mod emitted;
 mod executable;
 mod file;
 mod filled_in;

@@ -2,12 +2,12 @@
 //! libraries, everything else of the program is unchanged, and the object is the one that the program names.
 
 use super::check::{Check, parse};
-use super::file::check_dynamic;
-use super::merged::{segments, unchanged};
+use super::digest::sha256;
+use super::file::PT_PHDR;
+use super::merged::{self, segments, unchanged};
 use super::tables::Tables;
-use super::verified;
 use crate::bytes::printable;
-use crate::elf::{Elf, PT_LOAD, PT_NOTE};
+use crate::elf::{Elf, PT_DYNAMIC, PT_LOAD, PT_NOTE};
 use crate::error::InspectError;
 use crate::note::{self, DESCRIPTION_SIZE, GraftNote};
 
@@ -17,8 +17,6 @@ pub(crate) const SECTION: &str = ".note.allograft.needed";
 const DT_NEEDED: u64 = 1;
 const DT_STRTAB: u64 = 5;
 const DT_STRSZ: u64 = 10;
-const PT_DYNAMIC: u32 = 2;
-const PT_PHDR: u32 = 6;
 
 /// A program's note on the shared object that it loads.
 pub(crate) struct Needed<'a> {
@@ -66,7 +64,7 @@ impl<'a> Needed<'a> {
     /// # Errors
     /// The difference.
     pub(crate) fn compare(&self, library: &[u8]) -> Result<(), String> {
-        let found = verified::sha256(library);
+        let found = sha256(library);
         if found != self.sha256 {
             return Err(format!("it has sha256 {found}, expected {}", self.sha256));
         }
@@ -113,7 +111,7 @@ fn checks(elf: &Elf<'_>, stock: Option<&Elf<'_>>) -> Vec<Check> {
 pub(super) fn complete(elf: &Elf<'_>, stock: &Elf<'_>, name: &[u8], library: &[u8]) -> Vec<Check> {
     let mut checks = checks(elf, Some(stock));
     if let Ok(needed) = found(elf) {
-        checks.push(check_dynamic(elf, stock, None, needed.start));
+        checks.push(merged::file(elf, stock, None, needed.start));
         let (found, wanted) = (printable(&needed.library), printable(name));
         checks.push(Check::new("name", needed.library == name, format!("it loads `{found}`, expected `{wanted}`")));
     }

@@ -1,13 +1,11 @@
 //! Bytes that have been read again and verified. Only this module makes them, so code that accepts nothing else cannot
 //! write bytes that have not been verified.
 
-use sha2::{Digest, Sha256};
-
 use super::check::{Check, parse};
-use super::{compare, donor_image, edits, executable, file, filled_in, merged, needed};
+use super::digest::sha256;
+use super::{compare, donor_image, edits, emitted, executable, filled_in, merged, needed};
 use crate::entry_points::EntryPoints;
 use crate::error::InspectError;
-use crate::note;
 
 /// The bytes of a file that passed every check.
 pub struct Verified {
@@ -65,7 +63,7 @@ impl Verified {
             checks.push(filled_in::check(&elf, &donor, entry_points.donor(), notes));
         }
         checks.push(edits::check(&elf, &donor, &stock));
-        checks.push(file::check(&elf, &stock));
+        checks.push(executable::file(&elf, &stock));
         Verified::unless_failed(graft, checks)
     }
 
@@ -90,18 +88,14 @@ impl Verified {
     }
 
     /// Verifies a file that holds donors and no host: an object, an archive of one, or a shared object. `notes` are the
-    /// texts of the notes that it must carry, of an allocator and of string functions.
+    /// texts of the notes that it must carry, of an allocator and of string functions. Its symbols and options must be
+    /// those of the noted donors, too.
     ///
     /// # Errors
     /// The checks that failed.
     pub fn donors(file: Vec<u8>, notes: [Option<&str>; 2]) -> Result<Verified, Unsound> {
-        let found = note::texts(&file)?;
-        let kinds = ["note", "strings-note"];
-        let checks = kinds.into_iter().zip(notes).zip(found).map(|((name, wanted), found)| {
-            let detail = if found.is_empty() { "there is no note".to_owned() } else { found.join("; ") };
-            Check::new(name, found.iter().eq(wanted), detail)
-        });
-        Verified::unless_failed(file, checks.collect())
+        let checks = emitted::checks(&file, notes)?;
+        Verified::unless_failed(file, checks)
     }
 
     fn unless_failed(bytes: Vec<u8>, mut checks: Vec<Check>) -> Result<Verified, Unsound> {
@@ -136,8 +130,4 @@ impl Seal {
     pub fn sha256(&self) -> &str {
         &self.sha256
     }
-}
-
-pub(super) fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -4,21 +4,20 @@
 //! | module | what lives there |
 //! | --- | --- |
 //! | `parameters` | the fields that describe libc.so to the donor |
-//! | `file` | the whole file, compared with stock's |
+//! | `file` | the permitted changes of its file |
 
 mod file;
 mod parameters;
 
 use super::edits::{self, Edit, Naming, Permitted};
+use super::file::PF_W;
 use crate::elf::{Elf, PT_INTERP, Segment};
 use crate::entry_points::{EntryPoints, loads};
 use crate::verify::check::Check;
 
-pub(super) use file::check as file;
+pub(super) use file::compare_files;
 pub(super) use parameters::{filled_in, loader_parameters};
 
-/// The flag of a segment that may be written.
-const PF_W: u32 = 2;
 /// The size of a thread's values of pthread keys in stock, `__pthread_tsd_size` (musl,
 /// src/thread/pthread_key_create.c).
 const VALUES: u64 = 1024;

@@ -2,13 +2,14 @@
 //! program is otherwise unchanged, and the donor is the one that was linked.
 
 mod donor;
+mod file;
 mod machine;
 
 use std::collections::HashMap;
 use std::ops::Range;
 
 use super::edits::Permitted;
-use super::file::check_dynamic;
+use super::file::PF_W;
 use super::filled_in;
 use super::section_headers::section_of_headers;
 use super::tables::{ALIAS, Relocation, Symbol, Tables};
@@ -21,9 +22,10 @@ use crate::verify::check::{Check, parse};
 use crate::verify::names::{BESIDE_MUSL, PUBLIC, REPORTS_OF_GLIBC};
 use machine::Machine;
 
+pub(super) use file::check as file;
+
 /// The note's type (docs/note.md).
 const KIND: u32 = 5;
-const PF_W: u32 = 2;
 /// The tags whose values a merge changes: DT_HASH, STRTAB, SYMTAB, RELA, RELASZ, RELAENT, STRSZ; the lists of
 /// functions; GNU_HASH, VERSYM, RELACOUNT.
 const CHANGED: [u64; 16] = [4, 5, 6, 7, 8, 9, 10, 25, 26, 27, 28, 32, 33, 0x6fff_fef5, 0x6fff_fff0, 0x6fff_fff9];
@@ -103,7 +105,7 @@ pub(super) fn complete(elf: &Elf<'_>, stock: &Elf<'_>, linked: &Elf<'_>, notes: 
     if let Ok(merged) = found(elf) {
         checks.push(donor::check(&Tables::new(elf), &Tables::new(linked), &merged, Some(stock)));
         checks.push(filled_in::check(elf, linked, merged.donor.start, notes));
-        checks.push(check_dynamic(elf, stock, Some(linked), merged.start));
+        checks.push(file(elf, stock, Some(linked), merged.start));
     }
     checks
 }
