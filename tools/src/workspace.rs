@@ -95,4 +95,32 @@ mod tests {
         }
         assert!(wide.is_empty(), "comments beyond {WIDTH} columns: {wide:?}");
     }
+
+    /// The tests are functions, programs of conformance and cases; a page names the tests of its claims itself.
+    #[test]
+    fn every_strange_bug_has_a_test_that_exists() {
+        let mut files = Vec::new();
+        sources(&root(), &mut files);
+        let text: String = files.iter().map(|file| fs::read_to_string(file).unwrap()).collect();
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
+        let is_test = |name: &str| {
+            let function = format!("fn {name}() {{");
+            lines.windows(3).any(|three| three[2] == function && three[..2].contains(&"#[test]"))
+        };
+        let page = fs::read_to_string(root().join("docs/bugs.md")).unwrap();
+        let bugs: Vec<&str> = page.split("\n## ").skip(1).collect();
+        assert!(bugs.len() > 9, "{}", bugs.len());
+        for bug in bugs {
+            let title = bug.lines().next().unwrap_or_default();
+            let tests = bug.split_once("\nTest: ").map(|(_, tests)| tests).unwrap_or_default();
+            let names: Vec<&str> = tests.split('`').skip(1).step_by(2).filter(|name| !name.contains('/')).collect();
+            assert!(!names.is_empty() || tests.contains(".md)"), "`{title}` names no test");
+            for name in names {
+                let files = [format!("conformance/programs/{name}.c"), format!("tests/cases/{name}/case.toml")];
+                let exists = is_test(name) || files.iter().any(|file| root().join(file).exists());
+                assert!(exists, "`{title}` names the test `{name}`, which does not exist");
+            }
+        }
+        assert!(!is_test("no_such_test") && is_test("every_strange_bug_has_a_test_that_exists"));
+    }
 }

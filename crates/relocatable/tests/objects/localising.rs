@@ -1,7 +1,11 @@
 //! Defined symbols become local.
 
 use fixtures::objects;
-use object::{Architecture, Endianness};
+use object::write::{Object, Symbol, SymbolSection};
+use object::{
+    Architecture, BinaryFormat, Endianness, ObjectSection, SectionFlags, SectionKind, SymbolFlags, SymbolKind,
+    SymbolScope, elf,
+};
 use relocatable::{Binding, ObjectError, localise, symbols};
 
 const ARCHITECTURES: [Architecture; 5] =
@@ -39,4 +43,33 @@ fn other_files_are_refused() {
     assert_eq!(localise(b"text", &|_| true), Err(ObjectError::NotAnObject));
     let big = objects::object_for(Architecture::PowerPc64, Endianness::Big, "g");
     assert!(matches!(localise(&big, &|_| true), Err(ObjectError::Machine { .. })));
+}
+
+/// LLVM's list of symbols whose addresses matter has their numbers, which change. Without it, all addresses matter.
+#[test]
+fn a_list_of_symbols_by_number_is_taken_out() {
+    use object::Object as _;
+    const ADDRSIG: u32 = 0x6fff_4c03;
+    let mut file = Object::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little);
+    let text = file.add_section(Vec::new(), b".text".to_vec(), SectionKind::Text);
+    file.append_section_data(text, &[0xc3, 0xc3], 1);
+    for (value, name) in (0..).zip(["inner", "malloc"]) {
+        file.add_symbol(Symbol {
+            name: name.into(),
+            value,
+            size: 1,
+            kind: SymbolKind::Text,
+            scope: SymbolScope::Linkage,
+            weak: false,
+            section: SymbolSection::Section(text),
+            flags: SymbolFlags::None,
+        });
+    }
+    let list = file.add_section(Vec::new(), b".llvm_addrsig".to_vec(), SectionKind::Elf(ADDRSIG));
+    file.section_mut(list).flags = SectionFlags::Elf { sh_flags: u64::from(elf::SHF_EXCLUDE) };
+    file.append_section_data(list, &[2], 1);
+    let local = localise(&file.write().expect("an object"), &|name| name == b"malloc").expect("localised");
+    let local = object::File::parse(local.as_slice()).expect("an object");
+    let section = local.section_by_name(".llvm_addrsig").expect("its header stays");
+    assert_eq!((section.size(), section.kind()), (0, SectionKind::Other), "no list, and not an empty one");
 }
