@@ -65,7 +65,7 @@ const ROWS: &[Row] = &[
 
 impl Call {
     /// Reads the call from the registers at its entry.
-    pub(crate) fn of(process: Pid, registers: &libc::user_regs_struct) -> Call {
+    pub(crate) fn new(process: Pid, registers: &libc::user_regs_struct) -> Call {
         let libc::user_regs_struct { rdi, rsi, rdx, r10, r8, r9, .. } = *registers;
         Call { process, number: registers.orig_rax.cast_signed(), arguments: [rdi, rsi, rdx, r10, r8, r9] }
     }

@@ -134,9 +134,9 @@ impl Outcome {
 /// Which of the calls are attacked: each whose number leaves `rest` when divided by `step`.
 #[derive(Debug, Clone, Copy)]
 pub struct Share {
-    /// One of so many.
+    /// One call in this many is attacked.
     pub step: usize,
-    /// Below `step`.
+    /// The remainder; less than `step`.
     pub rest: usize,
 }
 

@@ -231,7 +231,7 @@ impl Followed {
             self.processes.insert(process);
             // The call that is left next is `execve`.
             let registers = ptrace::getregs(process)?;
-            self.pending.insert(process, Pending { call: Call::of(process, &registers), result: None });
+            self.pending.insert(process, Pending { call: Call::new(process, &registers), result: None });
         } else {
             self.processes.remove(&process);
         }
@@ -245,7 +245,7 @@ impl Followed {
         };
         match self.pending.remove(&thread) {
             None => {
-                let call = Call::of(process, &registers);
+                let call = Call::new(process, &registers);
                 self.calls += 1;
                 let act = watch.enters(self.calls, &call);
                 let result = enter(process, thread, registers, &call, act)?;

@@ -30,7 +30,7 @@ fn nothing_that_was_found_comes_back() {
 #[test]
 fn seeds_are_valid() {
     for target in TARGETS {
-        let seeds = seeds::of(target.name);
+        let seeds = seeds::for_target(target.name);
         assert!(!seeds.is_empty(), "{}", target.name);
         let before = GRAFTS.load(Ordering::Relaxed);
         for (name, seed) in seeds {

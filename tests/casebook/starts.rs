@@ -86,7 +86,7 @@ fn least(program: &Path, arguments: &[&str]) -> Cost {
     Cost { faults: least(|cost| cost.faults), calls: least(|cost| cost.calls) }
 }
 
-/// Counts from the end of `execve` to the exit of the process. A shell that waits for a line is attached to, and then
+/// Counts from the end of `execve` to the exit of the process. A shell waits for a line until it is traced, and then
 /// executes the program.
 fn cost(program: &Path, arguments: &[&str]) -> Cost {
     let mut command = Command::new("sh");

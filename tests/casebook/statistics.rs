@@ -302,7 +302,7 @@ fn a_report_replaces_its_file_as_a_whole() {
 
         let said = run(&program, &[], &[("ALLOGRAFT_STATS", "json:/dev/null")]);
         assert!(said.status.success() && said.stderr.is_empty(), "{donor}: {said:?}");
-        // Digits behind a colon are seconds, so a name that ends like that needs another colon behind it.
+        // Digits behind the last colon are seconds. So a name that ends in a colon and digits needs a number behind it.
         run(&program, &[], &[("ALLOGRAFT_STATS", "json:port:80:0")]);
         assert_eq!(json(&folder.join("port:80"))["donor"], donor);
         let names = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").file_name());

@@ -322,8 +322,8 @@ mod tests {
     }
 
     /// A program that works in its first test and idles in its second. It waits for the reader before it goes on, so
-    /// that a loaded machine changes nothing. Each wait has a pipe of its own: one that is opened again before its
-    /// first writer has closed it has an end at once.
+    /// that a loaded machine changes nothing. Each wait has its own pipe: if a pipe is opened again before its first
+    /// writer has closed it, the second read ends at once.
     #[test]
     fn processor_time_is_that_of_the_test_before_the_line() {
         let script = "printf 'test one ... '; n=0; while [ $n -lt 300000 ]; do n=$((n + 1)); done; echo ok; \

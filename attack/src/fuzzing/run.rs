@@ -48,7 +48,7 @@ impl Folders {
         for folder in [&folders.seeds, &folders.corpus, &folders.failures, &folders.temporary] {
             fs::create_dir_all(folder).with_context(|| format!("cannot make `{}`", folder.display()))?;
         }
-        for (name, seed) in seeds::of(target.name) {
+        for (name, seed) in seeds::for_target(target.name) {
             fs::write(folders.seeds.join(name), seed)?;
         }
         Ok(folders)

@@ -24,7 +24,7 @@ pub type Seed = (String, Vec<u8>);
 ///
 /// # Panics
 /// When a tool fails or is missing.
-pub fn of(target: &str) -> Vec<Seed> {
+pub fn for_target(target: &str) -> Vec<Seed> {
     match target {
         "archive" => archives(),
         "object" => objects(),

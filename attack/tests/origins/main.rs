@@ -84,7 +84,7 @@ fn an_answer_is_right_or_unknown() {
     assert!(answers.exact * 5 > few.len(), "{} of {} were named", answers.exact, few.len());
 }
 
-/// The allocators of programs in which nothing imitates a different one are named.
+/// In a program without imitations of other allocators, the allocator is named.
 #[test]
 fn plain_programs_are_named() {
     let plain =

@@ -141,7 +141,8 @@ impl Name {
 
 /// Members of musl's libc.a, those that a graft needs among them.
 static MUSL: LazyLock<Vec<(String, Vec<u8>)>> = LazyLock::new(|| {
-    let (_, small) = targets::seeds::of("archive").into_iter().find(|(name, _)| name == "musl").expect("a seed");
+    let (_, small) =
+        targets::seeds::for_target("archive").into_iter().find(|(name, _)| name == "musl").expect("a seed");
     let archive = Archive::parse(&small).expect("an archive");
     archive.members().iter().map(|member| (member.display_name(), member.data.to_vec())).collect()
 });

@@ -158,7 +158,7 @@ fn every_pair(prover: &mut Prover<'_>, limited: bool, letter: Letter) -> Result<
     prover.every_pair(one, other, limited.then_some(9), true, letter)
 }
 
-/// Pairs of bytes whose order depends on their type; some with the end of one string.
+/// Pairs of bytes that signed and unsigned characters order differently, or that end one of the strings.
 const PAIRS: [(u8, u8); 8] =
     [(0x00, 0xff), (0x7f, 0x80), (0x80, 0x7f), (0xff, 0x01), (0x41, 0x42), (0xfe, 0xff), (0x80, 0x00), (0x01, 0x00)];
 
@@ -310,7 +310,7 @@ pub(crate) fn copies(prover: &mut Prover<'_>, function: StringFunction) -> Resul
     Ok(())
 }
 
-/// strcat; with a limit strncat, which always writes an end.
+/// Tries strcat, or with `limited` strncat, which always writes a terminator.
 pub(crate) fn appends(prover: &mut Prover<'_>, limited: bool) -> Result<(), Unproven> {
     let append =
         |prover: &mut Prover<'_>, before: usize, n: usize, (a, b): (u64, u64), limit: Option<u64>, at_end: bool| {

@@ -1,5 +1,8 @@
 //! OCI layouts: indexes, manifests, configurations (OCI image-spec: image-layout.md, image-index.md, manifest.md,
 //! config.md), and the same documents in Docker's media types.
+//!
+//! The documents have types here, with the fields that are read: the types of other crates accept any number of layers,
+//! manifests and levels, and an image may be hostile ([`crate::limits`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -169,7 +169,7 @@ impl<'a> Executable<'a> {
     /// # Errors
     /// As [`Executable::graft`].
     pub fn redirect(&self, blob: &Blob, as_if_stripped: bool) -> Result<Result<Graft, Refusal>, BlobError> {
-        told_apart(plan::graft(self, blob, as_if_stripped))
+        separate_refusal(plan::graft(self, blob, as_if_stripped))
     }
 
     /// Merges the shared object `donor`, whose note and options are filled in, into a dynamic program; or refuses.
@@ -177,7 +177,7 @@ impl<'a> Executable<'a> {
     /// # Errors
     /// As [`Executable::graft`].
     pub fn merge(&self, donor: &[u8]) -> Result<Result<Merge, Refusal>, BlobError> {
-        told_apart(merge::merge(self, donor))
+        separate_refusal(merge::merge(self, donor))
     }
 
     /// Makes a dynamic program load the shared object `library` first, which is a name or a path as in DT_NEEDED.
@@ -191,7 +191,7 @@ impl<'a> Executable<'a> {
 }
 
 /// Separates a fault of the donor from the plan or refusal.
-fn told_apart<T>(planned: Result<T, PlanError>) -> Result<Result<T, Refusal>, BlobError> {
+fn separate_refusal<T>(planned: Result<T, PlanError>) -> Result<Result<T, Refusal>, BlobError> {
     match planned {
         Ok(planned) => Ok(Ok(planned)),
         Err(PlanError::Refusal(refusal)) => Ok(Err(refusal)),

@@ -42,9 +42,9 @@ impl Location {
         }
     }
 
-    /// Chooses the donor's place in a dynamic program. Kernels before 5.18 tell its loader a wrong place of its program
-    /// headers unless the distances agree, so they do, unless that takes more than [`MOST_HOLE`]. A program with so
-    /// much `.bss` needs a later kernel ([`Location::needs_later_kernel`]).
+    /// Chooses the donor's place in a dynamic program. Kernels before 5.18 give its loader a wrong address of its
+    /// program headers unless the distances agree, so they do, unless that takes more than [`MOST_HOLE`]. A program
+    /// with so much `.bss` needs a later kernel ([`Location::needs_later_kernel`]).
     ///
     /// # Errors
     /// It refers to its ELF header, and the distances would take more than [`MOST_ZEROS`].

@@ -51,7 +51,7 @@ pub(super) struct Program {
     pub(super) tracee: Tracee,
     pub(super) pages: Pages,
     pub(super) threads: Vec<Thread>,
-    /// Threads by the time of their next instruction: those that are ready, and those that wait until then at most.
+    /// The threads that are ready, and those that wait with a time limit, by the time of their next instruction.
     pub(super) ready: BTreeSet<(u64, usize)>,
     pub(super) futexes: Futexes,
     pub(super) space: AddressSpace,

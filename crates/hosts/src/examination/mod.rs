@@ -338,7 +338,7 @@ mod tests {
         }
     }
 
-    /// The graft that is made again is that of the donor in each copy.
+    /// Each copy is compared with a graft of its own donor.
     #[test]
     fn copies_with_other_donors_are_compared_with_grafts_of_their_own() {
         let pairs: Vec<Pair> = fitting().take(3).map(Pair::of).collect();

@@ -12,12 +12,12 @@ use crate::request::Request;
 use crate::system::{EMULATED_ROOT, EmulatedTree, System};
 
 /// A remark on a program that can load libraries into a namespace of their own: a clause whose subject is the program.
-pub(crate) const LOADS_NAMESPACES: &str = "can load libraries into a namespace of their own (dlmopen): these have a libc and a malloc of their own there, and a \
-     block that goes to the program would crash it";
+pub(crate) const LOADS_NAMESPACES: &str = "can load libraries into a namespace of their own (dlmopen), with a libc and a \
+     malloc of their own: a block that goes from there to the program would crash it";
 
 /// A remark on a program with a large .bss.
-pub(crate) const NEEDS_LATER_KERNEL: &str = "starts with Linux 5.18 and later only: its .bss is too large to be written as zeros, and older kernels tell its \
-     loader a wrong place of its program headers";
+pub(crate) const NEEDS_LATER_KERNEL: &str = "starts with Linux 5.18 and later only: its .bss is too large to be written \
+     as zeros, and older kernels give its loader a wrong address of its program headers";
 
 /// The inspector's names for libc's allocators. A libc that the inspector does not know counts, too.
 const OF_LIBC: [&str; 4] = ["glibc", "mallocng", "oldmalloc", "unknown"];
@@ -37,9 +37,9 @@ pub(crate) fn check_libraries(path: &Path, program: &Executable<'_>, request: &R
     let system = |root: Option<&Path>| {
         System::new(root).map_err(|error| unknown(format!("`{}`: {error}", root.unwrap_or(Path::new("/")).display())))
     };
-    let (here, told) = (system(request.root.as_deref())?, std::env::var_os(EMULATED_ROOT).map(PathBuf::from));
+    let (here, emulated) = (system(request.root.as_deref())?, std::env::var_os(EMULATED_ROOT).map(PathBuf::from));
     let place = here.place(path).map_err(|error| unknown(format!("`{}`: {error}", path.display())))?;
-    let tree: Box<dyn Tree> = match told.filter(|_| is_foreign && request.root.is_none()) {
+    let tree: Box<dyn Tree> = match emulated.filter(|_| is_foreign && request.root.is_none()) {
         Some(root) => Box::new(EmulatedTree { root: system(Some(&root))?, here }),
         None => Box::new(here),
     };

@@ -1,4 +1,7 @@
 //! The difference between two arms: the middle of the ratios within rounds, an interval, a test.
+//!
+//! Ratios are taken within rounds, since the machine's other work slows both arms of a round alike. Their middle is
+//! used and not their mean, since one run beside a large build would move a mean.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,7 @@
 //! Reads the structure of an archive: headers, names, padding (System V ABI, chapter 7; GNU's long names).
+//!
+//! Readers of other crates return names and contents only. An edit keeps every byte that it does not change, so it
+//! needs the headers, the padding and the order of the index, too.
 
 use format::printable;
 

@@ -103,7 +103,7 @@ pub(super) fn merged<'a>(program: &Dynamic<'a>, donor: &Dynamic<'a>, base: u64, 
 fn table(program: &Dynamic<'_>, donor: &Dynamic<'_>, entries: Vec<Entry<'_>>) -> Names {
     let mut strings = program.strings.to_vec();
     let (mut fixed, mut hashed): (Vec<Entry<'_>>, Vec<Entry<'_>>) = entries.into_iter().partition(|one| !one.hashed);
-    // Local symbols come first (gABI, "Symbol Table"); the program's order stays, but for them.
+    // Local symbols come first (gABI, "Symbol Table"); the others keep the program's order.
     fixed.sort_by_key(|entry| !entry.symbol.is_local());
     let full_name = |entry: &Entry<'_>| match entry.from {
         Origin::Alias(_) => [ALIAS, entry.name].concat(),

@@ -205,7 +205,7 @@ fn dots(text: &mut String, results: &Results, points: &[Point<'_>], x: Scale<'_>
     }
 }
 
-/// A chart's names beside points, and what they may cover.
+/// The names beside a chart's points, and the space that they have.
 pub(super) struct Names<'d> {
     /// The heights between which names are, if there is room.
     pub(super) within: (f64, f64),
