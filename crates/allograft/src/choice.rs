@@ -10,7 +10,7 @@ use hosts::Candidate;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
-use crate::output::printable;
+use crate::printable::printable;
 use crate::setting;
 use crate::similar::similar;
 

@@ -122,10 +122,13 @@ impl Failure {
     }
 }
 
-/// Reports the result with `tell`. If that fails, rolls everything back, since an exit code other than 0 promises that
-/// every file is unchanged.
-pub(crate) fn told<T>(pending: Pending<T>, tell: impl FnOnce(&T) -> Result<(), Failure>) -> Result<T, Failure> {
-    let Err(mut failure) = tell(&pending) else { return Ok(pending.commit()) };
+/// Reports the result with `report`. If that fails, rolls everything back, since an exit code other than 0 promises
+/// that every file is unchanged.
+pub(crate) fn commit_reported<T>(
+    pending: Pending<T>,
+    report: impl FnOnce(&T) -> Result<(), Failure>,
+) -> Result<T, Failure> {
+    let Err(mut failure) = report(&pending) else { return Ok(pending.commit()) };
     Err(match pending.roll_back() {
         Ok(()) => {
             failure.help += "; nothing was changed";

@@ -25,7 +25,7 @@ pub(crate) fn on_a_screen(command: Command) -> Command {
     command
 }
 
-/// Where a command's page is. Those of cargo say it themselves.
+/// Returns the line on a command's page. `None` for the commands of cargo, whose texts name it.
 fn details(name: &str) -> Option<String> {
     match name {
         "allograft" => Some("Details: `allograft man`, and `allograft man COMMAND` for each command".to_owned()),

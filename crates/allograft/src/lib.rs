@@ -16,6 +16,7 @@
 //! | `shell` | words for a POSIX shell |
 //! | `similar` | the known name that a mistyped one may mean |
 //! | `output` | text, JSON, warnings and errors on their way to the terminal |
+//! | `printable` | text from elsewhere, made safe to print |
 //! | `json` | the JSON documents |
 //! | `sbom` | the bill of materials of inspected files |
 //! | `progress` | a bar on a terminal for work on a large file |
@@ -38,6 +39,7 @@ mod help;
 mod json;
 mod number;
 mod output;
+mod printable;
 mod program;
 mod progress;
 #[cfg(test)]

@@ -7,7 +7,6 @@
 pub(crate) mod file;
 mod fold;
 mod page;
-mod printable;
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -20,9 +19,9 @@ use serde::Serialize;
 use crate::failure::{Failure, REPORT};
 use crate::global::Global;
 use crate::json;
+pub(crate) use crate::printable::{acts, printable};
 use page::Marks;
 pub(crate) use page::{Cell, Page, Table};
-pub(crate) use printable::{acts, printable};
 
 /// The output settings of this run.
 #[derive(Debug)]
@@ -131,7 +130,7 @@ impl Output {
 
     /// Prints a JSON document, whatever the flags.
     pub(crate) fn json(&self, document: &str) -> Result<(), Failure> {
-        self.raw(&printable::json(document))
+        self.raw(&crate::printable::json(document))
     }
 
     /// Prints a text of allograft's own words only, whatever the flags.

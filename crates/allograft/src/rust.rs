@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use crate::failure::Failure;
-use crate::output::printable;
+use crate::printable::printable;
 use crate::triple::{Libc, Triple};
 
 /// A rustc, perhaps of a named toolchain.

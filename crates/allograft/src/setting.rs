@@ -3,7 +3,7 @@
 use donors::Donor;
 
 use crate::failure::Failure;
-use crate::output::printable;
+use crate::printable::printable;
 use crate::similar::similar;
 
 /// Words for what is on or off. An option takes numbers.

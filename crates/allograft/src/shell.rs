@@ -1,6 +1,6 @@
 //! Words for a POSIX shell.
 
-use crate::output::acts;
+use crate::printable::acts;
 
 /// Quotes the text as one word for any POSIX shell.
 pub(crate) fn quoted(text: &str) -> String {

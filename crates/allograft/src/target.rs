@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
-use crate::output::printable;
+use crate::printable::printable;
 use crate::rust::Rustc;
 
 /// Returns the path of a typed target: a path, perhaps in the root folder of an image; the `libc.a` of a Rust target

@@ -2,7 +2,7 @@
 
 use format::Arch;
 
-use crate::output::printable;
+use crate::printable::printable;
 use crate::similar::similar;
 
 /// Usual triples, as shells complete them. Others are parsed all the same.

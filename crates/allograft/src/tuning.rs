@@ -2,9 +2,10 @@
 
 use donors::Donor;
 use format::{Arch, Note};
-use surgery::donor::{DonorError, DonorObject};
+use inspector::verify::Verified;
+use surgery::donor::{DonorError, DonorObject, note_text};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, REPORT};
 
 fn unfit(donor: &Donor) -> impl Fn(DonorError) -> Failure {
     let donor = donor.name.to_owned();
@@ -80,4 +81,15 @@ pub(crate) fn library(donor: &Donor, arch: Arch, settings: &[(String, i64)]) -> 
         .map_err(&unfit)?;
     let note = DonorObject::parse_library(&tuned).map_err(&unfit)?.note();
     Ok((tuned, note))
+}
+
+/// Reads a file of donors again: it must be what the notes say, of an allocator and of string functions.
+///
+/// # Errors
+/// It is not.
+pub(crate) fn verified(bytes: Vec<u8>, notes: [Option<&Note>; 2]) -> Result<Verified, Failure> {
+    let texts = notes.map(|note| note.and_then(|note| note_text(note).ok()));
+    Verified::donors(bytes, texts.each_ref().map(Option::as_deref)).map_err(|unsound| {
+        Failure::refused(format!("what was made does not pass its verification: {unsound}")).with_help(REPORT)
+    })
 }

@@ -145,7 +145,7 @@ const LINK_NOTHING: [&str; 27] = [
 ];
 
 impl CargoCommand {
-    pub(super) fn of(name: &OsStr) -> CargoCommand {
+    pub(super) fn parse(name: &OsStr) -> CargoCommand {
         match name.to_str() {
             Some("build" | "b") => CargoCommand::Build,
             Some("run" | "r") => CargoCommand::Run,
@@ -209,7 +209,7 @@ impl Arguments {
             };
             return Err(Failure::usage(format!("`{typed}` is before the command, and not allograft's")).with_help(help));
         }
-        let command = CargoCommand::of(&name);
+        let command = CargoCommand::parse(&name);
         let words: Vec<OsString> = words.collect();
         let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
         let (options, rest) = words.split_at(end);

@@ -185,7 +185,7 @@ fn run(mut order: Order, bench: &Bench, output: &Output) -> Result<ExitCode, Fai
             .with_help("measure on a machine of that architecture: rankings do not carry over"));
     }
     let arms = bench.arms_to_link(host.arch)?;
-    let copies = CopyFolder::of(&order)?;
+    let copies = CopyFolder::for_order(&order)?;
     apart(&mut order, &configuration, &copies.folder().join("bench"))?;
     let folder = Scratch::at(copies.folder()).map_err(Failure::io("write in", copies.folder()))?;
     let homes: Vec<PathBuf> = (0..arms.len()).map(|number| folder.path().join(format!("arm{number}"))).collect();

@@ -30,8 +30,7 @@ use crate::program::{self, Expected};
 /// # Errors
 /// Exit code 1 if it contains something else, 2 if it cannot be read.
 fn check_program(path: &Path, expected: &Expected) -> Result<String, Failure> {
-    const STATIC: &str =
-        "build with `-C target-feature=+crt-static`, which is what musl targets do unless they are told otherwise";
+    const STATIC: &str = "build with `-C target-feature=+crt-static`, which is the default of musl targets";
     program::check(path, &program::report(path)?, expected, STATIC)
 }
 
@@ -59,5 +58,6 @@ pub fn cargo() -> ExitCode {
 
 /// Whether cargo calls a wrapper: the first argument is the compiler, whatever its name, or another wrapper.
 fn is_compiler(first: &OsStr) -> bool {
-    !first.as_encoded_bytes().starts_with(b"-") && arguments::CargoCommand::of(first) == arguments::CargoCommand::Other
+    !first.as_encoded_bytes().starts_with(b"-")
+        && arguments::CargoCommand::parse(first) == arguments::CargoCommand::Other
 }

@@ -69,7 +69,7 @@ fn run(mut order: Order, output: &Output) -> Result<ExitCode, Failure> {
         )
         .with_help("set RUSTC_WORKSPACE_WRAPPER to it, and it is called as well"));
     }
-    let copies = CopyFolder::of(&order)?;
+    let copies = CopyFolder::for_order(&order)?;
     let mut folders = BTreeMap::new();
     let mut calls = cargo(&order);
     if let Some(target) = &passed_target {
@@ -275,7 +275,7 @@ pub(super) enum CopyFolder {
 }
 
 impl CopyFolder {
-    pub(super) fn of(order: &Order) -> Result<CopyFolder, Failure> {
+    pub(super) fn for_order(order: &Order) -> Result<CopyFolder, Failure> {
         let given = order.path("--target-dir");
         let given =
             given.or_else(|| std::env::var_os("CARGO_TARGET_DIR").filter(|path| !path.is_empty()).map(PathBuf::from));

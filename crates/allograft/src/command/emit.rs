@@ -9,14 +9,12 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use format::Note;
 use hosts::{Candidate, Locking, Watch};
-use inspector::verify::Verified;
 use relocatable::{Binding, merge, symbols};
 use surgery::archive::{Archive, Insert};
-use surgery::donor::note_text;
 
 use crate::choice::Choice;
 use crate::command::graft::named;
-use crate::failure::{Failure, REPORT, told};
+use crate::failure::{Failure, REPORT, commit_reported};
 use crate::json::Form;
 use crate::json::{self, Snippet};
 use crate::output::{Output, Page, Style};
@@ -163,7 +161,7 @@ impl Order {
         let out = self.out.clone().unwrap_or_else(|| self.form.file().into());
         let locking = |locking: Locking<'_>| output.locking(locking);
         let watch = Watch { locking: Some(&locking), ..Watch::default() };
-        let file = verified(&made)?;
+        let file = tuning::verified(made.bytes.clone(), [made.malloc.as_ref(), made.strings.as_ref()])?;
         let written = hosts::write(&out, file, &watch)?;
         if let Some(reason) = &made.left_out {
             output.warn(reason);
@@ -178,7 +176,7 @@ impl Order {
             ));
         }
         let snippets = snippets::all(self.form, &self.target, &out);
-        told(written, |()| match output.json {
+        commit_reported(written, |()| match output.json {
             true => output.document(self.document(&made, &out, &snippets)),
             false => output.text(&self.summary(&made, &out, &snippets, output)),
         })?;
@@ -328,15 +326,6 @@ fn print(text: &mut Page, snippets: &[Snippet], output: &Output) {
             text.whole(format_args!("  {line}"));
         }
     }
-}
-
-/// Reads the file again: it must carry the notes of the donors that went in, and no others.
-fn verified(made: &EmittedBytes) -> Result<Verified, Failure> {
-    let text = |note: &Option<Note>| note.as_ref().and_then(|note| note_text(note).ok());
-    let (malloc, strings) = (text(&made.malloc), text(&made.strings));
-    Verified::donors(made.bytes.clone(), [malloc.as_deref(), strings.as_deref()]).map_err(|unsound| {
-        Failure::refused(format!("what was made does not pass its verification: {unsound}")).with_help(REPORT)
-    })
 }
 
 /// Returns a static library with the object as its only member. A program that needs any of its symbols gets all of it.

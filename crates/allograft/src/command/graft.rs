@@ -17,7 +17,7 @@ use hosts::{
 use surgery::plan::{Plan, RemovedMember};
 
 use crate::choice::Choice;
-use crate::failure::{Failure, told};
+use crate::failure::{Failure, commit_reported};
 use crate::json;
 use crate::number::whole;
 use crate::output::{Output, Page, Style};
@@ -196,7 +196,7 @@ impl Graft {
             remedy::add_words(grafts);
             grafts.hosts.iter_mut().for_each(|host| host.notes.extend(keeps.clone()));
         });
-        told(grafts, |grafts| {
+        commit_reported(grafts, |grafts| {
             warnings(grafts, output);
             if output.json {
                 output.document(json::Grafts::from(grafts))

@@ -222,7 +222,7 @@ impl Inspect {
 }
 
 /// A file in the document.
-fn described<'i>(file: &'i Inspected, as_expected: Option<bool>, seen: &'i [images::Seen]) -> json::File<'i> {
+fn described<'i>(file: &'i Inspected, as_expected: Option<bool>, seen: &'i [images::InspectedImage]) -> json::File<'i> {
     let described = json::File::new(&file.path, &file.result, as_expected).backup_of(file.backup_of.as_deref());
     match file.image {
         Some(number) => described.in_image(number, &seen[number].image),
@@ -234,7 +234,7 @@ fn described<'i>(file: &'i Inspected, as_expected: Option<bool>, seen: &'i [imag
 /// that count have it.
 fn compare(
     inspected: &[Inspected],
-    seen: &mut [images::Seen],
+    seen: &mut [images::InspectedImage],
     expected: Option<&str>,
     output: &Output,
 ) -> (Vec<Option<bool>>, bool) {
@@ -346,7 +346,11 @@ fn unreadable(path: &Path, error: io::Error) -> Failure {
 
 /// Returns the bill of materials of these files. With a root folder, their names start there: the place of an
 /// image's folder is not a property of the image.
-fn bill_of_materials(inspected: &[Inspected], seen: &[images::Seen], root: Option<&Path>) -> Result<String, Failure> {
+fn bill_of_materials(
+    inspected: &[Inspected],
+    seen: &[images::InspectedImage],
+    root: Option<&Path>,
+) -> Result<String, Failure> {
     let name = |path: &Path| match root.and_then(|root| path.strip_prefix(root).ok()) {
         Some(inside) => Path::new("/").join(inside).display().to_string(),
         None => path.display().to_string(),

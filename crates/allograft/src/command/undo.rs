@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::Args;
 use hosts::{Locking, Undone, UndoneAction, Watch};
 
-use crate::failure::{Failure, told};
+use crate::failure::{Failure, commit_reported};
 use crate::json;
 use crate::output::{Output, Page, Style};
 use crate::signals::Cleanup;
@@ -76,7 +76,7 @@ impl Undo {
             Some(out) => hosts::undo_image(&target, out, &watch)?,
             None => hosts::undo_under(&target, self.stock.as_deref(), &watch)?,
         };
-        told(undone, |undone| report(&target, undone, output))?;
+        commit_reported(undone, |undone| report(&target, undone, output))?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -6,8 +6,8 @@ use std::hash::{BuildHasher, RandomState};
 
 use comfy_table::{Attribute, CellAlignment, Color, ContentArrangement, presets};
 
-use super::printable::{acts, printable};
 use super::{Style, fold};
+use crate::printable::{acts, printable};
 
 /// The marks of styles in the text of a [`Page`]. They are random in each run, so that no file can contain them.
 #[derive(Debug, Clone, Copy)]

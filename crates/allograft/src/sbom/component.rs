@@ -25,7 +25,7 @@ pub(super) struct Carried<'a> {
 }
 
 impl<'a> Carried<'a> {
-    pub(super) fn of(allocator: &'a Allocator) -> Option<Carried<'a>> {
+    pub(super) fn from_allocator(allocator: &'a Allocator) -> Option<Carried<'a>> {
         let is_one = !matches!(allocator.name.as_str(), name::UNKNOWN | name::NONE);
         is_one.then(|| Carried { name: &allocator.name, version: allocator.version.as_deref() })
     }
@@ -64,15 +64,15 @@ fn encoded(text: &str) -> String {
 
 /// An allocator with the files that it was found in.
 #[derive(Debug)]
-pub(super) struct Found<'a> {
+pub(super) struct CarriedFiles<'a> {
     carried: Carried<'a>,
     sources: BTreeSet<Source>,
     occurrences: Vec<Occurrence>,
 }
 
-impl<'a> Found<'a> {
-    pub(super) fn new(carried: Carried<'a>) -> Found<'a> {
-        Found { carried, sources: BTreeSet::new(), occurrences: Vec::new() }
+impl<'a> CarriedFiles<'a> {
+    pub(super) fn new(carried: Carried<'a>) -> CarriedFiles<'a> {
+        CarriedFiles { carried, sources: BTreeSet::new(), occurrences: Vec::new() }
     }
 
     /// Adds a file in which the allocator serves `role`.
@@ -91,7 +91,7 @@ impl<'a> Found<'a> {
         let methods: Vec<Method> = self.sources.into_iter().map(method).collect();
         let confidence = methods.iter().map(|method| method.confidence).fold(0.0, f64::max);
         let identity = Identity { field: "name", confidence, concluded: carried.name.to_owned(), methods };
-        let upstream = upstream::of(carried.name);
+        let upstream = upstream::find(carried.name);
         let homepage = upstream.as_ref().map(|upstream| upstream.homepage.to_owned());
         let license = upstream.and_then(|upstream| upstream.license);
         let bound = carried.version.filter(|_| carried.exact().is_none());

@@ -16,7 +16,7 @@ use clap::ValueEnum;
 use cyclonedx::{Bill, Component, Composition, Dependency, Subject};
 use inspector::Report;
 
-use component::{Carried, Found};
+use component::{Carried, CarriedFiles};
 
 /// The formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -51,24 +51,24 @@ impl File<'_> {
     }
 }
 
-/// Returns the bill of materials of these files as CycloneDX 1.6 in JSON. The same files give the same bytes: it has no
-/// time, and its serial number is made of its content. A file that is named twice is in it once.
+/// Returns the bill of materials of these files as CycloneDX 1.6 in JSON. The same files give the same bytes: there is
+/// no time in it, and its serial number is computed from its content. A file that is named twice is in it once.
 ///
 /// # Errors
 /// When it cannot be written as JSON.
 pub(crate) fn cyclonedx(files: &[File<'_>]) -> Result<String, serde_json::Error> {
     let mut seen = BTreeSet::new();
     let files: Vec<&File<'_>> = files.iter().filter(|file| seen.insert((file.image, file.name.as_str()))).collect();
-    let mut allocators: BTreeMap<String, Found<'_>> = BTreeMap::new();
+    let mut allocators: BTreeMap<String, CarriedFiles<'_>> = BTreeMap::new();
     let mut components = Vec::new();
     let mut dependencies = Vec::new();
     for file in files {
         let mut needed = BTreeSet::new();
         let runs = file.result.iter().filter(|_| file.backup_of.is_none());
         for (role, allocator) in runs.flat_map(|report| component::allocators(report)) {
-            if let Some(carried) = Carried::of(allocator) {
+            if let Some(carried) = Carried::from_allocator(allocator) {
                 let reference = carried.reference();
-                let found = allocators.entry(reference.clone()).or_insert_with(|| Found::new(carried));
+                let found = allocators.entry(reference.clone()).or_insert_with(|| CarriedFiles::new(carried));
                 found.add(file, role, allocator);
                 needed.insert(reference);
             }

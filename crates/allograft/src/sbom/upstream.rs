@@ -19,7 +19,7 @@ const HOMES: [(&str, &str); 5] = [
 ];
 
 /// Returns the home of the allocator `name`, if it is known.
-pub(super) fn of(name: &str) -> Option<Upstream> {
+pub(super) fn find(name: &str) -> Option<Upstream> {
     if let Some(donor) = donors::find(name) {
         return Some(Upstream { homepage: donor.homepage?, license: Some(donor.license) });
     }

@@ -366,7 +366,7 @@ fn an_exit_code_is_what_every_arm_repeats() {
     let said = run(&["./finished", "2000", "--flip"]).exits(2);
     said.says(&["stock does not end the same way twice: with exit code 1, then with exit code 2", "help: "]);
     let build = bench.build("{libdir}").replace("{object}", "");
-    // Only the second arm's program ends with another code.
+    // Only the second arm's program ends with a different code.
     let other = format!("{build} && if test -e seen; then printf '#!/bin/sh\nexit 5\n' >{{out}}; fi; touch seen");
     let document =
         bench.run_built(&other, &["--donors", "mimalloc", "--rounds", "1", "--any-output", "--json"]).exits(1).json();

@@ -336,8 +336,8 @@ fn clang_as_the_compiler() {
     place.cc(&["--cc", "sh clang", "program.c", "-lno-such-library"]).exits(1).says(&["no-such-library"]);
 }
 
-/// gcc's driver for C++, whose link line has the C++ library. This machine's is one for glibc, so nothing is taken of
-/// it.
+/// gcc's driver for C++, whose link line has the C++ library. This machine's library is for glibc, so the program uses
+/// none of it.
 #[test]
 fn a_compiler_for_cxx() {
     let place = Place::new();

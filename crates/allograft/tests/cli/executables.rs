@@ -273,7 +273,7 @@ fn a_variant_of_an_allocator_is_not_taken_for_another_one() {
     }
 }
 
-/// The kernel names the file of a running program by the name that it was started by, whatever takes that name.
+/// For a running program, the kernel shows the name by which its file was started, whatever file has that name now.
 #[test]
 fn a_running_program_keeps_its_name() {
     const WAITS: &str = "#include <stdlib.h>\n#include <unistd.h>\nint main(void)\n{\n\

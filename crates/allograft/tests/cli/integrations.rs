@@ -153,7 +153,7 @@ fn the_action_takes_no_other_archive_than_the_release_s() {
     let archive = archive(&lab);
     let (ran, _) = github(&lab, &[("archive", archive.to_str().unwrap())]);
     assert!(ran.exits(0).out.starts_with(&format!("allograft {VERSION}\n")));
-    // The download is another file than the list of checksums says.
+    // The download does not have the checksum that the list has for it.
     let lab = Lab::new();
     let archive = self::archive(&lab);
     let mut bytes = fs::read(&archive).unwrap();

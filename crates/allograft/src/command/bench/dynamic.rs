@@ -140,8 +140,9 @@ impl Dynamic {
                 }
                 let library = folder.join(format!("lib{}.so", donor.name));
                 preload::nameable(&library, "set TMPDIR to a folder without them")?;
-                let (bytes, _) = tuning::library(donor, self.arch, &graft.options())?;
-                fs::write(&library, bytes).map_err(Failure::io("write", &library))?;
+                let (bytes, note) = tuning::library(donor, self.arch, &graft.options())?;
+                let donor_file = tuning::verified(bytes, [Some(&note), None])?;
+                fs::write(&library, donor_file.bytes()).map_err(Failure::io("write", &library))?;
                 trial.takes(donor.name, &library)?;
                 Ok(library)
             }

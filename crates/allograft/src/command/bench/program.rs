@@ -98,9 +98,10 @@ fn write_objects(graft: &ArmGraft, host: &StockMusl, folder: &Path) -> Result<Ve
             continue;
         }
         let options = if is_strings { Vec::new() } else { graft.options() };
-        let (tuned, _) = tuning::object(donor, host.arch, &options)?;
+        let (tuned, note) = tuning::object(donor, host.arch, &options)?;
+        let tuned = tuning::verified(tuned, if is_strings { [None, Some(&note)] } else { [Some(&note), None] })?;
         let path = folder.join(format!("{}.o", donor.name));
-        fs::write(&path, tuned).map_err(Failure::io("write", &path))?;
+        fs::write(&path, tuned.bytes()).map_err(Failure::io("write", &path))?;
         paths.push(path);
     }
     Ok(paths)

@@ -1,4 +1,6 @@
 //! The private grafted copies of `libc.a`s, in the user's cache folder.
+//!
+//! A compiler's own `libc.a` is not grafted in place: it may belong to the system, and other builds link it unchanged.
 
 use std::env;
 use std::fs::{self, File};

@@ -25,12 +25,12 @@ impl Link {
     pub(super) fn read(said: &[u8]) -> Option<Link> {
         let commands = said.split(|byte| *byte == b'\n').filter(|line| line.starts_with(b" "));
         let mut commands = commands.map(|line| words::split(line).into_iter().map(OsString::from_vec).collect());
-        commands.rfind(|words: &Vec<OsString>| words.iter().any(|word| word == "-lc")).and_then(|words| of(&words))
+        commands.rfind(|words: &Vec<OsString>| words.iter().any(|word| word == "-lc")).and_then(|words| parse(&words))
     }
 
     /// Reads a linker's own arguments. `None` if it does not link a program with a C library that it searches for.
     pub(in crate::command) fn of_linker(words: &[OsString]) -> Option<Link> {
-        words.iter().any(|word| word == "-lc").then(|| of(words)).flatten()
+        words.iter().any(|word| word == "-lc").then(|| parse(words)).flatten()
     }
 
     /// Returns the `libc.a` that is linked: the first, as all links are static.
@@ -45,7 +45,7 @@ impl Link {
     }
 }
 
-fn of(words: &[OsString]) -> Option<Link> {
+fn parse(words: &[OsString]) -> Option<Link> {
     let mut link = Link { out: "a.out".into(), ..Link::default() };
     let (mut sysroot, mut folders) = (PathBuf::new(), Vec::new());
     let mut words = words.iter();

@@ -6,7 +6,7 @@ use hosts::{Locking, Watch};
 use integrations::Integration;
 
 use crate::choice::Choice;
-use crate::failure::{Failure, told};
+use crate::failure::{Failure, commit_reported};
 use crate::json::{self, Snippet};
 use crate::output::{Output, Page, Style};
 use crate::shell::shell_quoted;
@@ -45,7 +45,7 @@ pub(super) fn write(
     };
     let usage: Vec<Snippet> =
         integration.usage.iter().map(|(place, text)| Snippet { name: place, text: filled(text) }).collect();
-    told(written, |()| match output.json {
+    commit_reported(written, |()| match output.json {
         true => output.document(json::EmittedFolder {
             path: folder.clone(),
             form: name,

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::json::Form;
 use crate::json::Snippet;
-use crate::output::printable;
+use crate::printable::printable;
 use crate::shell::shell_quoted;
 use crate::triple::{Libc, Triple};
 

@@ -19,7 +19,7 @@ use preloads::Summary;
 use system::{Root, is_wanted, is_worth_inspecting};
 
 /// An image that was looked through.
-pub(super) struct Seen {
+pub(super) struct InspectedImage {
     pub(super) image: json::Image,
     /// Warnings for the users of the image, each with its remedy.
     warnings: Vec<(String, String)>,
@@ -44,7 +44,7 @@ const MOST_NAMED: usize = 3;
 pub(super) fn look(
     path: &Path,
     hashed: bool,
-    seen: &mut Vec<Seen>,
+    seen: &mut Vec<InspectedImage>,
     inspected: &mut Vec<Inspected>,
     output: &Output,
     progress: &dyn Fn(&str),
@@ -84,7 +84,7 @@ fn title(path: &Path, image: &Image) -> String {
     }
 }
 
-fn one(source: &Source, image: &Image, hashed: bool, number: usize, inspected: &mut Vec<Inspected>) -> Seen {
+fn one(source: &Source, image: &Image, hashed: bool, number: usize, inspected: &mut Vec<Inspected>) -> InspectedImage {
     let mut described = json::Image {
         path: source.path.display().to_string(),
         form: match source.form {
@@ -110,7 +110,7 @@ fn one(source: &Source, image: &Image, hashed: bool, number: usize, inspected: &
     let failed = |mut described: json::Image, path: PathBuf, failure: Failure, inspected: &mut Vec<Inspected>| {
         described.error = Some(failure.whole());
         inspected.push(Inspected { image: Some(number), ..Inspected::unread(path, failure) });
-        Seen { image: described, warnings: Vec::new(), expectation: Expectation::default() }
+        InspectedImage { image: described, warnings: Vec::new(), expectation: Expectation::default() }
     };
     let tree = match source.tree(image, &|path, _, start| is_wanted(path, start)) {
         Ok(tree) => tree,
@@ -161,7 +161,7 @@ fn one(source: &Source, image: &Image, hashed: bool, number: usize, inspected: &
     let warnings = warnings.into_iter().map(|(warning, help)| (format!("`{called}`: {warning}"), help)).collect();
     described.preloads = preloads;
     described.unaffected = summary.unaffected;
-    Seen { image: described, warnings, expectation: Expectation::default() }
+    InspectedImage { image: described, warnings, expectation: Expectation::default() }
 }
 
 /// Returns the bytes of a file of the image, whose path begins with the root.
@@ -169,7 +169,7 @@ fn read_in(tree: &Tree, path: &Path) -> Option<Vec<u8>> {
     tree.read(path.as_os_str().as_encoded_bytes().strip_prefix(b"/")?).ok()
 }
 
-impl Seen {
+impl InspectedImage {
     /// Compares a file with the malloc that is expected in the executables of the image: `None` if it does not count.
     pub(super) fn expects(&mut self, file: &Inspected, expected: &str) -> Option<bool> {
         let report = file.result.as_ref().ok().filter(|_| file.backup_of.is_none())?;

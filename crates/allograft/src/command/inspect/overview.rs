@@ -3,10 +3,10 @@
 use inspector::{Allocator, Evidence, GraftMethod, Hook, Kind, Libc, Link, Relro, Report, Strings};
 
 use super::Inspected;
-use super::images::Seen;
+use super::images::InspectedImage;
 use crate::output::{Cell, Output, Page, Style};
 
-pub(super) fn text(inspected: &[Inspected], images: &[Seen], output: &Output) -> Page {
+pub(super) fn text(inspected: &[Inspected], images: &[InspectedImage], output: &Output) -> Page {
     let mut text = output.page();
     let alone: Vec<&Inspected> = inspected.iter().filter(|file| file.image.is_none()).collect();
     files(&mut text, &alone, alone.len() > 1, output);

@@ -73,7 +73,7 @@ pub(crate) enum Shape {
     Choice(Vec<(String, String)>),
     /// Any number of values.
     Array(Box<Shape>),
-    /// An array of as many values.
+    /// An array with one value of each of these shapes, in this order.
     Tuple(Vec<Shape>),
     /// An object whose fields have any names.
     Map(Box<Shape>),

@@ -27,7 +27,7 @@ pub(crate) fn printable(text: impl Display) -> String {
 
 /// Returns the same JSON with such characters in the form `\u009b`. JSON allows them only in strings, where serde has
 /// already escaped those below U+0020. Line ends between values stay.
-pub(super) fn json(document: &str) -> String {
+pub(crate) fn json(document: &str) -> String {
     let mut shown = String::with_capacity(document.len());
     for character in document.chars() {
         match character {
