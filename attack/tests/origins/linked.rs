@@ -94,13 +94,18 @@ pub(crate) fn program(workshop: &Workshop, case: &Case) -> Result<Program> {
         graft(&out, name)?;
     }
     if case.strip == Strip::Sections {
-        let mut bytes = fs::read(&out)?;
-        // As `strip --strip-section-headers` does it: e_shoff, e_shnum and e_shstrndx.
-        bytes[40..48].fill(0);
-        bytes[60..64].fill(0);
-        fs::write(&out, bytes)?;
+        cut_section_headers(&out)?;
     }
     Ok(Program { folder, library })
+}
+
+/// Does what `strip --strip-section-headers` does: e_shoff, e_shnum and e_shstrndx become zero.
+pub(crate) fn cut_section_headers(path: &Path) -> Result<()> {
+    let mut bytes = fs::read(path)?;
+    bytes[40..48].fill(0);
+    bytes[60..64].fill(0);
+    fs::write(path, bytes)?;
+    Ok(())
 }
 
 fn link(case: &Case, objects: Vec<PathBuf>, library: Option<&Path>, archive: Option<&Path>, out: &Path) -> Result<()> {
@@ -159,29 +164,37 @@ pub(crate) fn answer(workshop: &Workshop, case: &Case) -> Result<Option<Answer>>
         Err(error) if format!("{error:#}").contains("multiple definition of") => return Ok(None),
         program => program.with_context(|| format!("{case:?}"))?,
     };
-    let bytes = fs::read(program.path())?;
-    let report = if case.libc.is_static() {
+    let real = |path: &Path| fs::canonicalize(path);
+    let library = program.library.as_deref().map(real).transpose()?;
+    let (missing, unreadable) = match case.files {
+        Files::Whole => (None, None),
+        Files::Missing => (library, None),
+        Files::Unreadable => (None, library),
+        Files::NoLoader => (Some(real(&loader(case.libc))?), None),
+    };
+    inspected(&program.path(), Some(case.libc), &Disk { missing, unreadable }).map(Some)
+}
+
+fn loader(libc: Libc) -> PathBuf {
+    match libc {
+        Libc::Musl => fixtures::musl_loader(Arch::X86_64),
+        _ => PathBuf::from("/lib64/ld-linux-x86-64.so.2"),
+    }
+}
+
+/// Inspects a program. `libc`: `None` without one.
+pub(crate) fn inspected(path: &Path, libc: Option<Libc>, disk: &Disk) -> Result<Answer> {
+    let bytes = fs::read(path)?;
+    let report = if libc.is_none_or(Libc::is_static) {
         inspector::inspect(&bytes)?
     } else {
-        let loader = match case.libc {
-            Libc::Musl => fixtures::musl_loader(Arch::X86_64),
-            _ => PathBuf::from("/lib64/ld-linux-x86-64.so.2"),
-        };
-        let real = |path: &Path| fs::canonicalize(path);
-        let library = program.library.as_deref().map(real).transpose()?;
-        let disk = match case.files {
-            Files::Whole => Disk { missing: None, unreadable: None },
-            Files::Missing => Disk { missing: library, unreadable: None },
-            Files::Unreadable => Disk { missing: None, unreadable: library },
-            Files::NoLoader => Disk { missing: Some(real(&loader)?), unreadable: None },
-        };
-        let path = real(&program.path())?;
+        let path = fs::canonicalize(path)?;
         let file = disk.find(path.as_os_str().as_encoded_bytes()).ok().flatten().context("the program is there")?;
-        Loader::new(&disk).inspect(&bytes, &ProgramFile { file, privileged: false })?
+        Loader::new(disk).inspect(&bytes, &ProgramFile { file, privileged: false })?
     };
-    Ok(Some(Answer {
+    Ok(Answer {
         malloc: report.malloc.name.to_string(),
         libc: report.libc_allocator.map(|allocator| allocator.name.to_string()),
         language: report.language_allocator.map(|allocator| allocator.name.to_string()),
-    }))
+    })
 }

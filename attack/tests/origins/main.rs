@@ -6,11 +6,15 @@
 //! | `workshop` | objects, libraries and archives, each made once |
 //! | `linked` | the file of a case, linked |
 //! | `disk` | the files that a loader would find, some of which are missing or cannot be read |
+//! | `languages` | a program in C++, Rust, zig, Go, OCaml or Nim, and the answers |
+//! | `recipes` | which of these are made |
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod case;
 mod disk;
+mod languages;
 mod linked;
+mod recipes;
 mod workshop;
 
 use std::collections::BTreeMap;
@@ -19,6 +23,7 @@ use std::sync::Mutex;
 use attack::workers;
 
 use case::{Case, Fake, Files, Libc, Provider, Strip};
+use languages::Recipe;
 use workshop::Workshop;
 
 /// The answers to some cases: how many were exact, and how many `unknown`.
@@ -158,6 +163,56 @@ fn every_program_with_a_donor() {
 #[ignore = "minutes: a thousand programs"]
 fn every_program_with_a_library() {
     every(|provider| matches!(provider, Provider::Library(_) | Provider::Namesake(_) | Provider::DonorsLibrary(_)));
+}
+
+/// Asks for programs in other languages. Prints how many, for docs/reliability.md.
+fn every_in(recipes: &[Recipe]) {
+    let answers = languages::ask(recipes);
+    println!("{} programs: {} named, {} wrong", answers.programs, answers.named, answers.wrong.len());
+    println!("not named though all symbols are there: {:#?}", answers.silent);
+    assert!(answers.wrong.is_empty(), "{} wrong answers:\n{}", answers.wrong.len(), answers.wrong.join("\n"));
+    assert!(answers.named * 4 > answers.programs, "{} of {} were named", answers.named, answers.programs);
+}
+
+#[test]
+fn a_program_in_another_language() {
+    every_in(&recipes::few());
+}
+
+#[test]
+#[ignore = "minutes: three hundred programs, and zig's C++ library"]
+fn every_program_in_cpp() {
+    every_in(&recipes::cpp());
+}
+
+#[test]
+#[ignore = "minutes: two hundred programs"]
+fn every_program_in_rust() {
+    every_in(&recipes::rust());
+}
+
+#[test]
+#[ignore = "rust: a hundred programs"]
+fn every_program_in_rust_for_musl() {
+    every_in(&recipes::rust_musl());
+}
+
+#[test]
+#[ignore = "minutes: a hundred programs, which zig compiles with its library"]
+fn every_program_in_zig() {
+    every_in(&recipes::zig());
+}
+
+#[test]
+#[ignore = "zigs: a hundred programs"]
+fn every_program_of_other_zigs() {
+    every_in(&recipes::zigs());
+}
+
+#[test]
+#[ignore = "toolchains: Go, OCaml and Nim"]
+fn every_program_in_go_ocaml_and_nim() {
+    every_in(&recipes::others());
 }
 
 #[test]

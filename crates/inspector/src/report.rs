@@ -19,7 +19,7 @@ pub struct Report {
     /// The allocator that serves `malloc`.
     pub malloc: Allocator,
     /// The allocator of the language's own blocks (Rust's `#[global_allocator]`, Go's runtime), if it differs from
-    /// `malloc`'s.
+    /// `malloc`'s. One of the program's own cannot be seen in a program without symbols.
     pub language_allocator: Option<Allocator>,
     /// Whether the string functions are the C library's own.
     pub strings: Strings,

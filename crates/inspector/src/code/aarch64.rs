@@ -95,6 +95,11 @@ pub(super) fn is_called(parts: &[(u64, &[u8])], address: u64) -> bool {
     })
 }
 
+pub(super) fn has_indirect_calls(start: u64, data: &[u8]) -> bool {
+    // br and blr, with authentication of the pointer too. `ret` is another.
+    words(start, data).any(|(_, word)| matches!(word >> 21 & !0b1000, 0b110_1011_0000 | 0b110_1011_0001))
+}
+
 pub(super) fn callees(start: u64, data: &[u8]) -> Vec<u64> {
     let calls = words(start, data).filter(|(_, word)| word >> 26 & 0b01_1111 == 0b00_0101);
     calls.map(|(at, word)| target(at, word, 0, 26)).collect()
@@ -106,6 +111,17 @@ mod tests {
 
     fn one(word: u32) -> Decoded {
         step(0x1000, &word.to_le_bytes()).unwrap()
+    }
+
+    #[test]
+    fn calls_through_registers_are_indirect() {
+        // br x16, blr x16, braa, blraa, braaz, blraaz. Then ret, retaa, bl, b
+        for word in [0xd61f_0200_u32, 0xd63f_0200, 0xd71f_0a11, 0xd73f_0a11, 0xd61f_081f, 0xd63f_081f] {
+            assert!(has_indirect_calls(0x1000, &word.to_le_bytes()), "{word:x}");
+        }
+        for word in [0xd65f_03c0_u32, 0xd65f_0bff, 0x9400_0002, 0x1400_0002] {
+            assert!(!has_indirect_calls(0x1000, &word.to_le_bytes()), "{word:x}");
+        }
     }
 
     #[test]

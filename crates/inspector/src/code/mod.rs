@@ -183,12 +183,27 @@ impl<'a> Code<'a> {
         (if self.is_x86() { x86::is_called } else { aarch64::is_called })(&self.parts, address)
     }
 
+    /// Returns the `length` bytes at `start`, at most 16 KiB of them.
+    fn of_function(&self, start: u64, length: u64) -> Option<&[u8]> {
+        let bytes = self.bytes_at(start)?;
+        Some(&bytes[..usize::try_from(length.min(0x4000)).unwrap_or(usize::MAX).min(bytes.len())])
+    }
+
+    /// Whether the code in `length` bytes at `start` calls or jumps to an address that it reads from memory or a
+    /// register. Code that cannot be read, or is longer than 16 KiB, counts as such.
+    pub(crate) fn has_indirect_calls(&self, start: u64, length: u64) -> bool {
+        let whole = self.of_function(start, length).filter(|bytes| bytes.len() as u64 == length);
+        whole.is_none_or(|bytes| match self.arch {
+            Arch::Aarch64 => aarch64::has_indirect_calls(start, bytes),
+            arch => x86::has_indirect_calls(if arch == Arch::I686 { 32 } else { 64 }, start, bytes),
+        })
+    }
+
     /// Returns the functions that the code in `length` bytes at `start` calls or jumps to, without itself.
     pub(crate) fn callees(&self, start: u64, length: u64) -> Vec<u64> {
         let end = start.saturating_add(length.min(0x4000));
-        let Some(bytes) = self.bytes_at(start) else { return Vec::new() };
-        let size = usize::try_from(end - start).unwrap_or(usize::MAX).min(bytes.len());
-        let mut found = (if self.is_x86() { x86::callees } else { aarch64::callees })(start, &bytes[..size]);
+        let Some(bytes) = self.of_function(start, length) else { return Vec::new() };
+        let mut found = (if self.is_x86() { x86::callees } else { aarch64::callees })(start, bytes);
         found.retain(|target| !(start..end).contains(target));
         found.sort_unstable();
         found.dedup();

@@ -111,6 +111,13 @@ fn has_distance(bytes: &[u8], wanted: u32) -> bool {
     found
 }
 
+pub(super) fn has_indirect_calls(bits: u32, start: u64, data: &[u8]) -> bool {
+    let indirect = [FlowControl::IndirectBranch, FlowControl::IndirectCall];
+    Decoder::with_ip(bits, data, start, DecoderOptions::NONE)
+        .iter()
+        .any(|instruction| indirect.contains(&instruction.flow_control()) || instruction.is_invalid())
+}
+
 pub(super) fn callees(start: u64, data: &[u8]) -> Vec<u64> {
     memchr2_iter(0xe8, 0xe9, data).filter_map(|at| target(start, data, at + 1)).collect()
 }
@@ -132,6 +139,15 @@ mod tests {
         assert_eq!(step(32, 12, &code[12..]).unwrap().store, Some(Store::Offset { base: edi }));
         assert_eq!(step(32, 0, b"\xc6\x47\xfd\xff").unwrap().store, Some(Store::Mark { base: edi }));
         assert!(marks(&[(0x1000, code)], 0).is_empty());
+    }
+
+    #[test]
+    fn calls_through_registers_and_memory_are_indirect() {
+        // call [rip+0]; jmp [rip+0]; call rax; no instruction. Then call +0; jmp +0; ret
+        for code in [&b"\xff\x15\x00\x00\x00\x00"[..], b"\xff\x25\x00\x00\x00\x00", b"\x90\xff\xd0", b"\x06"] {
+            assert!(has_indirect_calls(64, 0x10, code), "{code:x?}");
+        }
+        assert!(!has_indirect_calls(64, 0x10, b"\xe8\x00\x00\x00\x00\xeb\x00\xc3"));
     }
 
     #[test]

@@ -29,12 +29,7 @@ pub(crate) fn readable(symbol: &[u8]) -> String {
 /// functions. `None` if there are several: a wrapper may ask one for its own records and a second one for the blocks.
 pub(crate) fn reached(elf: &Elf<'_>, start: &Symbol<'_>) -> Option<(&'static str, String)> {
     let code = Code::new(elf)?;
-    let functions: HashMap<u64, &Symbol<'_>> = elf
-        .symbols
-        .iter()
-        .filter(|symbol| symbol.is_defined() && symbol.size > 0 && matches!(symbol.place, Definition::Section(_)))
-        .map(|symbol| (symbol.value, symbol))
-        .collect();
+    let functions = functions(elf);
     let mut seen = HashSet::from([start.value]);
     let mut waiting = vec![(start.value, start.size, 0)];
     let mut found: Option<(&'static str, String)> = None;
@@ -56,6 +51,40 @@ pub(crate) fn reached(elf: &Elf<'_>, start: &Symbol<'_>) -> Option<(&'static str
         }
     }
     found
+}
+
+/// The functions that have a name and a size, by their addresses.
+fn functions<'e, 'a>(elf: &'e Elf<'a>) -> HashMap<u64, &'e Symbol<'a>> {
+    elf.symbols
+        .iter()
+        .filter(|symbol| symbol.is_defined() && symbol.size > 0 && matches!(symbol.place, Definition::Section(_)))
+        .map(|symbol| (symbol.value, symbol))
+        .collect()
+}
+
+/// Whether `start` can be seen to reach no `malloc`: it and the functions that it calls have names, no indirect calls,
+/// and none of libc's names for taking a block. What is loaded at run time is called indirectly or by a nameless stub.
+pub(crate) fn reaches_no_malloc(elf: &Elf<'_>, start: &Symbol<'_>) -> bool {
+    const TAKE: [&[u8]; 6] = [b"malloc", b"calloc", b"realloc", b"aligned_alloc", b"posix_memalign", b"memalign"];
+    let Some(code) = Code::new(elf) else { return false };
+    let functions = functions(elf);
+    let mut seen = HashSet::from([start.value]);
+    let mut waiting = vec![(start.value, start.size)];
+    while let Some((address, size)) = waiting.pop() {
+        if code.has_indirect_calls(address, size) || seen.len() > MOST {
+            return false;
+        }
+        for callee in code.callees(address, size) {
+            let Some(function) = functions.get(&callee) else { return false };
+            if TAKE.iter().any(|name| function.name.ends_with(name)) {
+                return false;
+            }
+            if seen.insert(callee) {
+                waiting.push((callee, function.size));
+            }
+        }
+    }
+    start.size > 0
 }
 
 /// Whether the code of `start` calls the function of that name directly.

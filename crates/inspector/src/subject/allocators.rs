@@ -419,8 +419,8 @@ impl Image<'_, '_> {
             let is = |ending: &[u8]| name == ending || (name.starts_with(b"_R") && name.ends_with(ending));
             is(b"__rust_alloc") || is(b"__rg_alloc")
         };
-        let entries = self.elf.symbols.iter().filter(|symbol| symbol.is_defined() && entry(symbol.name));
-        for symbol in entries.take(8) {
+        let entries = || self.elf.symbols.iter().filter(|symbol| symbol.is_defined() && entry(symbol.name)).take(8);
+        for symbol in entries() {
             let Some((whose, function)) = families::reached(self.elf, symbol) else { continue };
             if name::is_variant(&malloc.name, whose) && !self.marks.has_rust_global() {
                 return None;
@@ -438,7 +438,10 @@ impl Image<'_, '_> {
         let detail = match (self.marks.other_allocator(), self.marks.has_rust_global()) {
             (Some((symbol, whose)), _) => format!("a Rust program with `{symbol}`: it may be {whose} that it uses"),
             (None, true) => "`__rg_alloc`: a global allocator that is not known".to_owned(),
-            (None, false) => return self.another_for_rust(malloc),
+            (None, false) => match entries().find(|symbol| families::reaches_no_malloc(self.elf, symbol)) {
+                Some(symbol) => format!("`{}` calls no `malloc`", families::readable(symbol.name)),
+                None => return self.another_for_rust(malloc),
+            },
         };
         Some(Allocator::named(name::UNKNOWN, evidence_of(Source::Symbols, detail)))
     }
