@@ -99,7 +99,7 @@ function(_allograft_link target)
 	_allograft(said emit ${choice} --json --target "${triple}" --as ${form} -o "${folder}/new/${name}")
 	string(JSON donor ERROR_VARIABLE none GET "${said}" donor donor)
 	if(none)
-		# `DONOR none` gives string functions only.
+		# `DONOR strings` gives string functions only.
 		set(donor "")
 	endif()
 	# An equal file keeps its time, so that nothing is linked again.

@@ -19,7 +19,7 @@ use crate::similar::similar;
 
 const AFTER_HELP: &str = "\
 Exit codes: 0 done, 1 the check says no, 2 wrong usage or input, 3 refused,
-  5 not all was checked: every file is as it was. 4: not all was taken back
+  4 not all was taken back, 5 not all was checked. Only 0 and 4 change a file
 
 Examples:
   allograft bench ./program ARGS                # does it pay? changes nothing

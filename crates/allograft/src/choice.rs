@@ -14,20 +14,22 @@ use crate::printable::printable;
 use crate::setting;
 use crate::similar::similar;
 
-/// The value of `--donor` that keeps musl's own allocator.
-const NONE: &str = "none";
+/// The name of string functions alone, for `--donor` and as an arm of `bench`: musl's own allocator stays.
+pub(crate) const STRINGS: &str = "strings";
+/// The other name of [`STRINGS`] that is taken.
+pub(crate) const NONE: &str = "none";
 
 /// In the user's spelling. Commands may rename an option or change its help by `mut_arg`, under the names that clap
 /// gives: those of the fields.
 #[derive(Debug, Clone, Args, Serialize, Deserialize)]
 pub(crate) struct Choice {
-    /// Allocator to put in; `none`: string functions alone
+    /// Allocator to put in, or `strings` alone
     ///
-    /// The allocator to put in: see `allograft donors`, which says which one is the default. `none`: string functions
-    /// only
+    /// The allocator to put in: see `allograft donors`, which says which one is the default. `strings`, or `none`:
+    /// string functions only
     #[arg(long, value_name = "NAME", value_parser = DonorNames(donor_names), hide_possible_values = true)]
     donor: Option<String>,
-    /// Put in fast string functions, too
+    /// Put in fast string functions [default: on in libc.a]
     ///
     /// Whether to put in fast string functions too (memcpy, strlen and similar) [default: on; off for linked files and
     /// shared objects]
@@ -98,7 +100,7 @@ impl Choice {
                 Err(hosts::Error::OptionWithoutDonor { name: name.clone() }.into())
             }
             (name, _) => {
-                Err(Failure::usage(format!("profile `{name}` is one of donors, and `--donor none` takes none"))
+                Err(Failure::usage(format!("profile `{name}` is one of donors, and `--donor strings` takes none"))
                     .with_help("leave `--profile` out, or name a donor"))
             }
         }
@@ -124,7 +126,7 @@ pub(crate) struct DonorNames(pub(crate) fn() -> Vec<&'static str>);
 
 /// The names that `--donor` takes.
 fn donor_names() -> Vec<&'static str> {
-    donors::all().iter().map(|donor| donor.name).chain([NONE]).collect()
+    donors::all().iter().map(|donor| donor.name).chain([STRINGS]).collect()
 }
 
 impl TypedValueParser for DonorNames {
@@ -135,6 +137,9 @@ impl TypedValueParser for DonorNames {
         let names = (self.0)();
         if let Some(name) = names.iter().find(|name| name.eq_ignore_ascii_case(&typed)) {
             return Ok((*name).to_owned());
+        }
+        if names.contains(&STRINGS) && typed.eq_ignore_ascii_case(NONE) {
+            return Ok(STRINGS.to_owned());
         }
         let tip = match similar(&typed, names.iter().copied()) {
             _ if inspector::name::is_reported(&typed.to_lowercase()) => {

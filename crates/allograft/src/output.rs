@@ -21,7 +21,7 @@ use crate::global::Global;
 use crate::json;
 pub(crate) use crate::printable::{acts, printable};
 use page::Marks;
-pub(crate) use page::{Cell, Page, Table};
+pub(crate) use page::{Cell, Page, Table, counted};
 
 /// The output settings of this run.
 #[derive(Debug)]

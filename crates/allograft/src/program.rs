@@ -1,13 +1,15 @@
 //! Checks that a linked program contains the expected allocator and string functions.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use inspector::{Link, Report, Strings, name};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
+use crate::shell::quoted;
 
 /// The expected contents of programs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +24,36 @@ pub(crate) struct Expected {
 /// Whether the file lacks the right to be executed, for every user.
 pub(crate) fn lacks_execution(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 == 0)
+}
+
+/// Returns the program that a shell would start for a word without a slash.
+pub(crate) fn on_path(word: &OsStr) -> Option<PathBuf> {
+    if word.to_string_lossy().contains('/') {
+        return None;
+    }
+    let folders = std::env::var_os("PATH")?;
+    std::env::split_paths(&folders).map(|folder| folder.join(word)).find(|path| path.is_file())
+}
+
+/// Checks that a word without a slash does not name two programs. `command` is the command that takes it, such as
+/// `bench`.
+///
+/// # Errors
+/// A program on the command path has the name of a file or folder here.
+pub(crate) fn check_name(word: &OsStr, command: &str) -> Result<(), Failure> {
+    let (here, Some(found)) = (Path::new(word), on_path(word)) else { return Ok(()) };
+    let is_same = || fs::canonicalize(here).ok() == fs::canonicalize(&found).ok();
+    if !here.exists() || is_same() {
+        return Ok(());
+    }
+    let (name, path) = (word.to_string_lossy(), quoted(&found.to_string_lossy()));
+    let local = quoted(&format!("./{name}"));
+    let (kind, own) = match here.is_dir() {
+        true => ("folder", format!("name a program in the folder, `allograft {command} {local}/PROGRAM ARGS`")),
+        false => ("file", format!("`allograft {command} {local} ARGS` takes the file")),
+    };
+    Err(Failure::usage(format!("`{name}` is a {kind} here, and a program on the command path, `{}`", found.display()))
+        .with_help(format!("{own}; `allograft {command} {path} ARGS` takes that program")))
 }
 
 /// Returns what is in the program.

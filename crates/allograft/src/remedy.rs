@@ -129,7 +129,7 @@ fn foreign(ways: &ForeignWays) -> String {
     let mut parts = Vec::new();
     if ways.strings {
         parts.push(
-            "`allograft graft --donor none` grafts the string functions alone, and leaves that allocator".to_owned(),
+            "`allograft graft --donor strings` grafts the string functions alone, and leaves that allocator".to_owned(),
         );
     }
     let replaces = "`allograft graft --force` puts the donor in its place";

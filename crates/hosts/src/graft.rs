@@ -11,6 +11,7 @@ use crate::error::rollback::Purpose;
 use crate::file::host_file::HostFile;
 use crate::file::lock::FolderLocks;
 use crate::file::names::backup_path;
+use crate::host::Carried;
 use crate::host::planner::Planner;
 use crate::image;
 use crate::outcome::{Action, Grafted, Grafts};
@@ -107,6 +108,7 @@ fn folder_in_place(
         let grafts = in_place(hosts, BTreeMap::new(), planner, observe)?;
         return Ok(grafts.map(|grafts| Grafts { swift_sdks: bundle::swift_sdks_in(folder), ..grafts }));
     }
+    let scripts = hosts.scripts();
     let (tried, skipped) = hosts.each(planner, |file, planner| match tried_ahead(&file, planner) {
         Ok(tried) => {
             if let Some(ready) = &tried.ready {
@@ -120,9 +122,9 @@ fn folder_in_place(
     // Only folders with hosts are locked: in others, the user need not have the right to write.
     let files = tried.iter().map(|(path, _)| path.clone()).collect();
     let ahead = tried.into_iter().filter_map(|(path, tried)| Some((path, tried?))).collect();
-    let hosts = Hosts::Folder { folder: folder.to_owned(), kind: FolderKind::Installation, files, skipped };
+    let hosts = Hosts::Folder { folder: folder.to_owned(), kind: FolderKind::Installation, files, skipped, scripts };
     let grafts = in_place(hosts, ahead, planner, observe)?;
-    Ok(grafts.map(|grafts| Grafts { installation: Some(folder.to_owned()), ..grafts }))
+    Ok(grafts.map(|grafts| Grafts { installation: Some(folder.to_owned()), scripts, ..grafts }))
 }
 
 /// As [`was_changed`], for a file of a folder. Only grafts are undone meanwhile, so no lock is waited for because of
@@ -202,11 +204,16 @@ fn prepare_current(mut host: HostFile, planner: &mut Planner<'_>) -> Result<(Hos
 
 /// Writes the graft of `host` to the file `out`, replacing any file there.
 fn to_file(host: HostFile, out: &Path, planner: &mut Planner<'_>) -> Result<Pending<Grafts>, Error> {
-    let out = out::graft(out, &host, planner.request.force)?;
+    let (out, replaced) = out::graft(out, &host, planner.request.force)?;
     let (host, prepared) = prepare_current(host, planner)?;
     let bytes = host.bytes()?;
     let (request, watch) = (planner.request, planner.watch);
     let mut grafted = prepared.elsewhere(out.clone(), request.dry_run);
+    if let Some(replaced) = replaced.filter(|there| there.sha256().is_ok_and(|it| *it != grafted.graft_sha256)) {
+        // What is replaced by force need not be a host.
+        let carried = prepared::read(&out, replaced.bytes()?).map(|host| host.carried().clone());
+        grafted.replaced = carried.unwrap_or_default();
+    }
     let mut ready = None;
     if !request.dry_run {
         let (proven, trial) = prepared.prove(bytes, planner)?;
@@ -246,6 +253,7 @@ impl PreparedGraft {
             source: None,
             action,
             before: self.before.clone(),
+            replaced: Carried::default(),
             unchanged: self.is_unchanged(),
             operation: self.operation.clone(),
             stock_sha256: None,

@@ -44,6 +44,8 @@ pub struct Grafted {
     pub action: Action,
     /// The donors that it carried before.
     pub before: Carried,
+    /// With `out`: what the file at `path` carried before, if it was a graft.
+    pub replaced: Carried,
     /// Whether the graft equals the host that was read.
     pub unchanged: bool,
     /// The edits.
@@ -77,6 +79,8 @@ pub struct Grafts {
     pub image: Option<PathBuf>,
     /// The folder with the grafts, if it is one of programs.
     pub installation: Option<PathBuf>,
+    /// The number of scripts in that folder, which are not linked.
+    pub scripts: usize,
     /// The names of the Swift SDKs whose bundle the target is, packed or not.
     pub swift_sdks: Vec<String>,
     /// For copies of a folder: remarks on its other files, as clauses whose subject is the copy.
@@ -92,6 +96,7 @@ impl Grafts {
             bundle: None,
             image: None,
             installation: None,
+            scripts: 0,
             swift_sdks: Vec::new(),
             notes: Vec::new(),
         }

@@ -60,6 +60,9 @@ const LEVEL: f64 = 0.05;
 pub struct Recommendation {
     /// The arm's name; `stock`: change nothing.
     pub arm: String,
+    /// Whether there were too few rounds to choose: `arm` is stock then.
+    #[serde(default)]
+    pub undecided: bool,
     /// A sentence or two with the figures.
     pub reason: String,
     /// The command that applies it. `None` for stock.
@@ -68,6 +71,13 @@ pub struct Recommendation {
     pub objective: Objective,
     /// The arms that no other arm beats in both time and peak memory.
     pub pareto: Vec<String>,
+}
+
+impl Recommendation {
+    /// Returns the arm to take. `None` if there is no answer yet.
+    pub fn chosen(&self) -> Option<&str> {
+        (!self.undecided).then_some(&self.arm)
+    }
 }
 
 /// An arm that may be chosen.
@@ -134,8 +144,10 @@ pub fn recommend(arms: &[ArmResult], cases: &[CaseResult], objective: Objective)
     }
     let chosen = choose(&candidates, objective);
     let rounds = cases.iter().map(|case| case.rounds).min().unwrap_or(0);
+    let undecided = chosen.is_none() && objective != Objective::Memory && (1..ENOUGH).contains(&rounds);
     let mut reason = match chosen {
         Some(candidate) => reason_to_take(candidate, &candidates, objective, rounds),
+        None if undecided => no_reason(&candidates, rounds),
         None => reason_to_keep(&candidates, cases, objective, rounds),
     };
     if let Some(candidate) = chosen {
@@ -149,6 +161,7 @@ pub fn recommend(arms: &[ArmResult], cases: &[CaseResult], objective: Objective)
     }
     Some(Recommendation {
         arm: chosen.map_or("stock", |candidate| candidate.arm.origin.name.as_str()).to_owned(),
+        undecided,
         reason,
         command: chosen.and_then(|candidate| candidate.arm.origin.command.clone()),
         objective,
@@ -347,23 +360,26 @@ fn too_wide(candidate: &Candidate<'_>) -> String {
     )
 }
 
+/// Returns the best arm: one that is certainly faster, rather than one that may be faster still by chance.
+fn best<'c, 'r>(candidates: &'c [Candidate<'r>]) -> Option<&'c Candidate<'r>> {
+    let faster = candidates.iter().filter(|candidate| candidate.is_faster()).min_by(Candidate::by_time);
+    faster.or_else(|| candidates.iter().min_by(Candidate::by_time))
+}
+
+/// Says why nothing can be chosen yet.
+fn no_reason(candidates: &[Candidate<'_>], rounds: usize) -> String {
+    let so_far = best(candidates).map(|best| {
+        format!(" The best so far is {}: {} times stock's time.", best.arm.origin.name, interval(&best.time))
+    });
+    format!(
+        "That is too little to tell by ({}).{} A greater `--budget` gives an answer.",
+        figures::rounds(rounds),
+        so_far.unwrap_or_default()
+    )
+}
+
 fn reason_to_keep(candidates: &[Candidate<'_>], cases: &[CaseResult], objective: Objective, rounds: usize) -> String {
-    let best = |faster: bool| {
-        let those = candidates.iter().filter(move |candidate| candidate.is_faster() || !faster);
-        those.min_by(Candidate::by_time)
-    };
-    // Prefer to mention an arm that is certainly faster, rather than one that may be faster still by chance.
-    let best = best(true).or_else(|| best(false));
-    if let (Objective::Speed | Objective::Balanced, Some(best), true) = (objective, best, (1..ENOUGH).contains(&rounds))
-    {
-        return format!(
-            "No answer yet, so keep what you have: that is too little to tell by ({}). The best so far is {}: {} times stock's time. \
-             Give it a greater `--budget`.",
-            figures::rounds(rounds),
-            best.arm.origin.name,
-            interval(&best.time)
-        );
-    }
+    let best = best(candidates);
     let mut text = "Keep what you have: ".to_owned();
     match (objective, best) {
         (Objective::Memory, _) => {

@@ -215,6 +215,9 @@ fn calls(recording: &Recording, processors: f64) -> Option<Calls> {
 /// The part of truncated stacks from which a warning is given.
 const MANY_CUT: f64 = 0.25;
 
+/// The part of the moments that were due, below which something held the sampler back.
+const STARVED: f64 = 0.5;
+
 fn warnings(recording: &Recording, frames: &Frames, cut: usize) -> Vec<String> {
     let mut warnings = Vec::new();
     let samples = recording.samples.len().max(1);
@@ -233,11 +236,19 @@ fn warnings(recording: &Recording, frames: &Frames, cut: usize) -> Vec<String> {
             recording.lost
         ));
     }
-    if recording.moments.len() < 100 {
-        warnings.push(format!(
-            "only {} moments were sampled: let the program run longer for a narrower range",
-            recording.moments.len()
-        ));
+    match recording.moments.len() {
+        100.. => {}
+        // A longer run would not have many more.
+        moments if (moments as f64) < STARVED * recording.due() => warnings.push(format!(
+            "only {moments} moments were sampled in {:.1} s, where {:.0} were due: other work took the processors, or a \
+             moment of this many threads takes long. Profile when less else runs, or leave the sampler a processor \
+             (taskset)",
+            recording.duration.as_secs_f64(),
+            recording.due()
+        )),
+        moments => warnings.push(format!(
+            "only {moments} moments were sampled: let the program run longer for a narrower range"
+        )),
     }
     if cut as f64 / samples as f64 > MANY_CUT {
         warnings.push(format!(
@@ -323,7 +334,16 @@ mod tests {
         let known = Trial::new().seen(200, &["running: work < main"]).malloc(inspector::name::NONE).profile();
         assert_eq!(known.analysis.warnings, Vec::<String>::new());
         let short = Trial::new().seen(20, &["running: malloc < main"]).profile().analysis.warnings;
-        assert!(matches!(short.as_slice(), [one] if one.starts_with("only 20 moments were sampled")), "{short:?}");
+        assert!(matches!(short.as_slice(), [one] if one.starts_with("only 20 moments were sampled: let")), "{short:?}");
+        let starved = |due| {
+            let mut recording = Trial::new().seen(20, &["running: malloc < main"]).recording();
+            recording.rate = due / recording.duration.as_secs_f64();
+            analyse(recording).analysis.warnings
+        };
+        let told = starved(60.0);
+        let text = "where 60 were due: the sampler had too little processor time";
+        assert!(matches!(told.as_slice(), [one] if one.contains(text) && !one.contains("longer")), "{told:?}");
+        assert!(starved(30.0)[0].contains("run longer"));
     }
 
     #[test]

@@ -107,6 +107,8 @@ pub struct Recording {
     pub(crate) faults: HashMap<u32, u64>,
     /// The time from the first moment to the last.
     pub(crate) duration: Duration,
+    /// The moments per second that were asked for.
+    pub(crate) rate: f64,
     /// The processor time that the recording itself took, in seconds.
     pub(crate) own_s: f64,
     /// The number of processors that the program may use.
@@ -121,6 +123,11 @@ pub struct Recording {
 }
 
 impl Recording {
+    /// The number of moments that were asked for in its time.
+    pub(crate) fn due(&self) -> f64 {
+        self.rate * self.duration.as_secs_f64()
+    }
+
     /// The inspector's report on the program's file.
     pub(crate) fn report(&self) -> Option<&inspector::Report> {
         self.library.modules.get(self.program? as usize)?.report.as_ref()

@@ -98,7 +98,7 @@ pub fn record(target: &Target, options: &Options) -> Result<Recording, Error> {
         }
         other => other,
     })?;
-    sufficient(sampler.finish(ended.flatten(), options.interrupted.load(Ordering::Relaxed)), named)
+    sufficient(sampler.finish(ended.flatten(), options), named)
 }
 
 /// Returns the recording of the program `named` if it suffices for a verdict.
@@ -525,7 +525,7 @@ impl Sampler {
         }
     }
 
-    fn finish(mut self, ended: Option<Ended>, interrupted: bool) -> Recording {
+    fn finish(mut self, ended: Option<Ended>, options: &Options) -> Recording {
         self.count_switches();
         let own_s = proc::processor_s() - self.own_s;
         let mut counts = self.gone;
@@ -560,12 +560,13 @@ impl Sampler {
             watch: self.watch,
             faults: self.faults,
             duration,
+            rate: options.rate,
             own_s,
             processors: std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get),
             ended,
             left: self.left,
             lost: self.lost,
-            interrupted,
+            interrupted: options.interrupted.load(Ordering::Relaxed),
             pid: self.root,
         }
     }

@@ -40,7 +40,7 @@ use crate::output::Output;
 use crate::shell::quoted;
 use crate::signals::is_ignored;
 pub(crate) use arms::{Arm, Libc};
-pub(crate) use executable::{check_rights, on_path};
+pub(crate) use executable::check_rights;
 pub(crate) use host::StockMusl;
 pub(crate) use scratch::Scratch;
 pub(crate) use words::{case, first_value, measuring as command_to_measure, separated};
@@ -51,12 +51,13 @@ pub(crate) use words::{case, first_value, measuring as command_to_measure, separ
 /// that all arms give the same output and exit code as stock. Then runs them in random order within rounds, until the
 /// intervals are narrow enough or the budget is spent. Memory and system calls are measured in separate runs.
 ///
-/// Arms: stock; strings (string functions alone); glibc; donors as `graft` puts them in. A donor has variants:
+/// Arms: stock; donors as `graft` puts them in; with --build and for the suite also strings (string functions alone,
+/// which do not go into linked programs by themselves) and glibc. A donor has variants:
 /// mimalloc:small (a profile), mimalloc:purge_delay=0 (an option), mimalloc:only (without string functions),
 /// mimalloc:strings (with them, in a linked executable). A dynamic program of glibc also takes settings of glibc's own
-/// malloc, glibc:arena_max=2, and other allocators by LD_PRELOAD: tcmalloc, mesh, preload:PATH. `all` is strings and
-/// every donor that goes into such a program, with `--for memory` also with the profile `small`; `profiles` is every
-/// donor with each of its profiles.
+/// malloc, glibc:arena_max=2, and other allocators by LD_PRELOAD: tcmalloc, mesh, preload:PATH. `all` is every donor that
+/// goes into such a program, with `--for memory` also with the profile `small`; with --build and for the suite also
+/// strings. `profiles` is every donor with each of its profiles.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:
@@ -149,12 +150,12 @@ pub(crate) struct Bench {
     /// 16 MiB more
     #[arg(long = "for", value_name = "WHAT", value_enum, default_value_t = Wanted::Balanced)]
     wanted: Wanted,
-    /// Time without building: 90s, 10m, 1h
+    /// Time without building [default: 5m; suite 1h]
     ///
     /// Time for everything except building: 90s, 10m, 1h [default: 5m, with {rate} 15m, for the suite 1h]
     #[arg(long, value_name = "TIME", value_parser = time)]
     budget: Option<Duration>,
-    /// Stop at intervals this narrow, in percent
+    /// Stop at so narrow intervals, in % [default: 1]
     ///
     /// Stop when intervals reach no further than this to either side, in percent [default: 1, for the suite 3]
     #[arg(long, value_name = "PERCENT", value_parser = percent)]

@@ -262,7 +262,7 @@ impl Order {
         }
         let candidates = self.choice.candidates()?;
         let one = Candidate::choose(&candidates, |donor| donor.has_windows(*arch)).ok_or_else(|| {
-            Failure::usage("there is nothing to emit for Windows but an allocator, and `--donor none` names none")
+            Failure::usage("there is nothing to emit for Windows but an allocator, and `--donor strings` names none")
                 .with_help("name a donor")
         })?;
         let (bytes, note) = tuning::windows(one.donor, *arch, &one.settings)?;
@@ -278,7 +278,7 @@ impl Order {
         }
         let candidates = self.choice.candidates()?;
         let one = Candidate::choose(&candidates, |donor| donor.has_library(*arch)).ok_or_else(|| {
-            Failure::usage("a shared object is of an allocator, and `--donor none` names none")
+            Failure::usage("a shared object is of an allocator, and `--donor strings` names none")
                 .with_help("name a donor")
         })?;
         // With musl, mmap's offset and times have 64 bits; with a 32-bit glibc they have 32.

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use format::Note;
+use format::{DonorKind, Note};
 use hosts::{
     Action, ArchiveOperation, Bundle, Carried, Grafted, Grafts, Locking, Operation, Patience, Remedy, Request, Watch,
 };
@@ -20,7 +20,7 @@ use crate::choice::Choice;
 use crate::failure::{Failure, commit_reported};
 use crate::json;
 use crate::number::whole;
-use crate::output::{Output, Page, Style};
+use crate::output::{Output, Page, Style, counted};
 use crate::progress::Bar;
 use crate::remedy;
 use crate::shell::shell_quoted;
@@ -31,7 +31,7 @@ use crate::target::located;
 const SCREEN: &str = "Examples:
   allograft graft sysroot/lib/libc.a          # link again: programs carry it
   allograft graft ./server --try -- --version # a linked program
-  allograft graft libc.a --donor none         # string functions alone
+  allograft graft libc.a --donor strings      # string functions alone
   allograft graft swift:ID
   allograft graft --root rootfs /lib/ld-musl-x86_64.so.1";
 
@@ -70,7 +70,7 @@ const SCREEN: &str = "Examples:
   allograft graft sysroot/lib/libc.a --donor mimalloc3 --set purge_delay=0
   allograft graft sysroot/lib/libc.a --profile small
   # string functions only
-  allograft graft sysroot/lib/libc.a --donor none
+  allograft graft sysroot/lib/libc.a --donor strings
   allograft graft --dry-run -v ~/.rustup/toolchains/stable-x86_64-unknown-linux-gnu
   allograft graft /usr/lib/musl/lib/libc.a -o build/libc.a
   allograft graft sdk.artifactbundle.tar.gz -o grafted.artifactbundle.tar.gz
@@ -299,8 +299,14 @@ fn replaced(host: &Grafted, operation: &ArchiveOperation) -> String {
         };
     }
     let plans = operation.malloc.iter().chain(operation.strings.plan());
-    let counts: Vec<String> = plans.map(|plan| plan.removed.len().to_string()).collect();
-    format!("{} members", counts.join(" + "))
+    let counts = plans.map(|plan| {
+        let kind = match plan.donor_kind {
+            DonorKind::Malloc => "malloc",
+            DonorKind::Strings => "string",
+        };
+        format!("{} {kind}", plan.removed.len())
+    });
+    format!("{} members", counts.collect::<Vec<_>>().join(" and "))
 }
 
 /// Returns a line for each host with what went out and what came in, then the next steps.
@@ -336,6 +342,12 @@ fn summary(grafts: &Grafts, places: &Places<'_>, output: &Output) -> Page {
             places.shown(&host.path).display(),
             host.operation.arch()
         );
+        if host.replaced.anything() {
+            let Carried { malloc, strings } = &host.replaced;
+            let earlier = named(malloc.as_ref(), strings.is_some());
+            let word = if host.action == Action::Planned { "would replace" } else { "replaced" };
+            let _ = writeln!(text, "  {word} an earlier graft in that file: {earlier}");
+        }
         match &host.operation {
             Operation::Archive(operation) if output.verbose && host.action != Action::Unchanged => {
                 for plan in operation.malloc.iter().chain(operation.strings.plan()) {
@@ -356,19 +368,26 @@ fn summary(grafts: &Grafts, places: &Places<'_>, output: &Output) -> Page {
 /// Says how many files carry the graft, if others were left alone.
 fn count(text: &mut Page, grafts: &Grafts) {
     let (hosts, left) = (grafts.hosts.len(), grafts.skipped.len());
-    if left == 0 {
+    if left + grafts.scripts == 0 {
         return;
     }
     let is_planned = grafts.hosts.iter().any(|host| host.action == Action::Planned);
-    let (carry, were) =
-        if is_planned { ("would carry", "would be") } else { ("carry", if left == 1 { "was" } else { "were" }) };
+    let (carry, were) = match (is_planned, hosts + left, left) {
+        (true, ..) => ("would carry", "would be"),
+        (false, 1, _) => ("carries", "were"),
+        (false, _, 1) => ("carry", "was"),
+        _ => ("carry", "were"),
+    };
     let has_archives = grafts.hosts.iter().any(|host| matches!(host.operation, Operation::Archive(_)));
-    let what = if has_archives { "files" } else { "programs" };
-    let _ = writeln!(
-        text,
-        "{hosts} of {} {what} {carry} the graft; {left} {were} left alone: the notes say why",
-        hosts + left
-    );
+    let what = if has_archives { "file" } else { "program" };
+    let mut line = format!("{hosts} of {} {carry} the graft", counted(hosts + left, what));
+    if left > 0 {
+        line += &format!("; {left} {were} left alone: the notes say why");
+    }
+    if grafts.scripts > 0 {
+        line += &format!("; {} not counted", counted(grafts.scripts, "script"));
+    }
+    let _ = writeln!(text, "{line}");
 }
 
 /// Prints the members that go and the one that comes in.
@@ -382,26 +401,53 @@ fn members(text: &mut Page, operation: &ArchiveOperation, plan: &Plan) {
 
 fn next_steps(text: &mut Page, grafts: &Grafts, places: &Places<'_>, output: &Output) {
     if let Some(bundle) = &grafts.bundle {
-        if bundle.action != Action::Planned {
-            steps_of_bundle(text, bundle, places, output);
+        match bundle.action {
+            Action::Planned => plan_of(text, &bundle.path, bundle.backup.as_deref(), output),
+            _ => steps_of_bundle(text, bundle, places, output),
         }
         return;
     }
     if let Some(image) = &grafts.image {
         if grafts.hosts.iter().all(|host| host.action != Action::Planned) {
-            let image = shell_quoted(&text_of(image));
+            let image = shell_quoted(&text_of(&places.shown(image)));
             step(text, output, "undo:", &format!("allograft undo {image} -o STOCK"));
         }
         return;
     }
+    for host in grafts.hosts.iter().filter(|host| host.action == Action::Planned) {
+        plan_of(text, &host.path, host.backup.as_deref(), output);
+    }
     if let Some(folder) = &grafts.installation {
-        steps_of_installation(text, grafts, folder, places, output);
+        steps_of_folder(text, grafts, folder, places, output);
         return;
     }
-    for host in grafts.hosts.iter().filter(|host| host.action != Action::Planned) {
-        let changed = host.action != Action::Unchanged;
-        next_steps_of(text, &host.path, host.backup.as_deref(), changed, places, output);
-        executable::rescue(text, host, output);
+    match places.out.filter(|out| out.is_dir()) {
+        Some(out) => steps_of_folder(text, grafts, out, places, output),
+        None => {
+            for host in grafts.hosts.iter().filter(|host| host.action != Action::Planned) {
+                let changed = host.action != Action::Unchanged;
+                next_steps_of(text, &host.path, host.backup.as_deref(), changed, places, output);
+                executable::rescue(text, host, output);
+            }
+        }
+    }
+    relink(text, grafts, output);
+}
+
+/// Prints the files that a planned graft in place would write beside its host.
+fn plan_of(text: &mut Page, host: &Path, backup: Option<&Path>, output: &Output) {
+    let Some(backup) = backup else { return };
+    let is_new = if backup.exists() { "is there and stays" } else { "would be written" };
+    step(text, output, "backup:", &format!("{} ({is_new})", text_of(backup)));
+    step(text, output, "record:", &format!("{} (would be written)", text_of(&hosts::record_of(host))));
+}
+
+/// Says that programs have to be linked again after a graft of their libc.
+fn relink(text: &mut Page, grafts: &Grafts, output: &Output) {
+    let is_archive = |host: &&Grafted| matches!(host.operation, Operation::Archive(_));
+    let is_planned = |host: &Grafted| host.action == Action::Planned;
+    if grafts.swift_sdks.is_empty() && grafts.hosts.iter().filter(is_archive).any(is_planned) {
+        step(text, output, "relink:", "programs carry it when they are linked again; make and others may not notice");
     }
     let changed = grafts.hosts.iter().any(|host| matches!(host.action, Action::Grafted | Action::Replaced));
     if let (true, Some(sdk)) = (changed, grafts.swift_sdks.first()) {
@@ -423,7 +469,7 @@ fn next_steps_of(
     places: &Places<'_>,
     output: &Output,
 ) {
-    let quoted = shell_quoted(&text_of(places.shown(path)));
+    let quoted = shell_quoted(&text_of(&places.shown(path)));
     if let Some(backup) = backup {
         step(text, output, "backup:", &text_of(backup));
     }
@@ -436,14 +482,14 @@ fn next_steps_of(
     }
 }
 
-/// Prints the next steps with a folder of programs: those of all of them at once.
-fn steps_of_installation(text: &mut Page, grafts: &Grafts, folder: &Path, places: &Places<'_>, output: &Output) {
+/// Prints the next steps with a folder: those of all of its grafts at once.
+fn steps_of_folder(text: &mut Page, grafts: &Grafts, folder: &Path, places: &Places<'_>, output: &Output) {
     if grafts.hosts.iter().any(|host| host.action == Action::Planned) {
         return;
     }
     grafts.hosts.iter().for_each(|host| executable::rescue(text, host, output));
     let (place, is_backed_up) = (places.shown(folder), grafts.hosts.iter().any(|host| host.backup.is_some()));
-    let quoted = shell_quoted(&text_of(place));
+    let quoted = shell_quoted(&text_of(&place));
     let stock = places.stock(folder).map(|stock| format!(" --stock {}", shell_quoted(&text_of(stock))));
     step(text, output, "verify:", &format!("allograft verify {quoted}{}", stock.unwrap_or_default()));
     if is_backed_up {
@@ -454,7 +500,7 @@ fn steps_of_installation(text: &mut Page, grafts: &Grafts, folder: &Path, places
 /// Prints the next steps with a packed bundle.
 fn steps_of_bundle(text: &mut Page, bundle: &Bundle, places: &Places<'_>, output: &Output) {
     next_steps_of(text, &bundle.path, bundle.backup.as_deref(), true, places, output);
-    let path = shell_quoted(&text_of(places.shown(&bundle.path)));
+    let path = shell_quoted(&text_of(&places.shown(&bundle.path)));
     if let Some(sha256) = &bundle.sha256 {
         step(text, output, "install:", &format!("swift sdk install {path}"));
         step(text, output, "", &format!("from a URL: swift sdk install URL --checksum {sha256}"));
@@ -468,9 +514,14 @@ struct Places<'p> {
 }
 
 impl Places<'_> {
-    /// Returns the path of a result: in the user's spelling, if it is `--out`.
-    fn shown<'s>(&'s self, path: &'s Path) -> &'s Path {
-        self.out.filter(|out| std::path::absolute(out).is_ok_and(|out| out == path)).unwrap_or(path)
+    /// Returns the path of a result: in the user's spelling, if it is `--out` or in it.
+    fn shown(&self, path: &Path) -> PathBuf {
+        let out = self.out.and_then(|out| {
+            let known = [std::path::absolute(out), out.canonicalize()].into_iter().flatten();
+            let inside = known.into_iter().find_map(|known| path.strip_prefix(known).ok())?;
+            Some(if inside.as_os_str().is_empty() { out.to_owned() } else { out.join(inside) })
+        });
+        out.unwrap_or_else(|| path.to_owned())
     }
 
     /// Returns the stock file that the result was made of, if it is `--out`. One that is named by a prefix, such as

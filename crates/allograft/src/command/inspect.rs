@@ -13,15 +13,16 @@ use std::process::ExitCode;
 
 use clap::Args;
 use hosts::System;
-use inspector::{Libc, Link, Report};
+use inspector::{GraftMethod, Libc, Link, Report};
 use reader::Reader;
 
 use crate::command::verdict;
 use crate::failure::{Failure, REPORT, mend};
-use crate::json;
+use crate::json::{self, LeftOut};
 use crate::number::whole;
 use crate::output::Output;
 use crate::sbom;
+use crate::shell::shell_quoted;
 use crate::similar::similar;
 use crate::target::located;
 
@@ -51,9 +52,9 @@ pub(crate) struct Inspect {
     files: Vec<PathBuf>,
     /// Exit with 1 unless malloc is this one
     ///
-    /// Exit with 1 unless every file's malloc is this one. In folders, programs and what has a malloc count, without
-    /// allograft's backups; in images, executables with a malloc. The name is a donor's, mallocng, oldmalloc, glibc,
-    /// go, zig, another allocator's, none, or unknown
+    /// Exit with 1 unless every file's malloc is this one, and with 2 if a file cannot be read. In folders, programs and
+    /// what has a malloc count, without allograft's backups; in images, executables with a malloc. The name is a
+    /// donor's, mallocng, oldmalloc, glibc, go, zig, another allocator's, none, or unknown
     #[arg(long, value_name = "NAME")]
     expect: Option<String>,
     /// Root folder of an image with the files
@@ -142,7 +143,7 @@ impl Inspect {
         let system = System::new(root).map_err(|error| unreadable(root.unwrap_or(Path::new("/")), error))?;
         let mut reader = Reader::new(&system, hashed);
         let progress = output.progress();
-        let (mut inspected, mut seen) = (Vec::new(), Vec::new());
+        let (mut inspected, mut seen, mut left_out) = (Vec::new(), Vec::new(), None);
         for path in &self.files {
             let path = &located(path, root)?;
             let step = |what: &str| progress.step(what);
@@ -150,9 +151,14 @@ impl Inspect {
                 continue;
             }
             if path.is_dir() {
-                let mut files = reader.folder(path, &|path| progress.step(&path.display().to_string()));
+                let (mut files, others) = reader.folder(path, &|path| progress.step(&path.display().to_string()));
+                left_out = Some(others.with(&left_out.unwrap_or_default()));
                 if files.is_empty() {
-                    let failure = cannot(path, "it holds no ELF file and no static archive");
+                    let mut problem = "it holds no ELF file and no static archive".to_owned();
+                    if others != LeftOut::default() {
+                        problem += &format!(", only {}", others.words());
+                    }
+                    let failure = cannot(path, problem);
                     files.push(Inspected::unread(path.clone(), failure));
                 }
                 inspected.extend(files.into_iter().map(|file| Inspected { in_folder: true, ..file }));
@@ -174,11 +180,13 @@ impl Inspect {
         if let Some(sbom::Format::Cyclonedx) = self.sbom {
             output.json(&bill_of_materials(&inspected, &seen, root)?)?;
         } else if output.json {
-            let files = inspected.iter().zip(fits).map(|(file, fits)| described(file, fits, &seen)).collect();
+            let files = inspected.iter().zip(&fits).map(|(file, fits)| described(file, *fits, &seen)).collect();
             let images = (!seen.is_empty()).then(|| seen.iter().map(|seen| &seen.image).collect());
-            output.document(json::Inspected { files, images, processes: None, closed_processes: None })?;
+            output.document(json::Inspected { files, left_out, images, processes: None, closed_processes: None })?;
         } else {
-            output.text(&overview::text(&inspected, &seen, output))?;
+            let mut text = overview::text(&inspected, &seen, output);
+            overview::totals(&mut text, &inspected, expected.map(|_| &*fits), left_out.as_ref());
+            output.text(&text)?;
         }
         Ok(if all_read { verdict(as_expected) } else { ExitCode::from(2) })
     }
@@ -197,9 +205,10 @@ impl Inspect {
                         "process {} (`{}`) has the malloc `{name}`, expected `{expected}`",
                         process.pid, process.path
                     ))
-                    .with_help(
-                        "`allograft inspect --pid` says which preload took effect; start it again with the other one",
-                    ),
+                    .with_help(format!(
+                        "`allograft inspect -v --pid {}` says where it is from; start it again with the other",
+                        process.pid
+                    )),
                 );
             }
         }
@@ -207,6 +216,7 @@ impl Inspect {
         if output.json {
             output.document(json::Inspected {
                 files: Vec::new(),
+                left_out: None,
                 images: None,
                 processes: Some(processes.seen),
                 closed_processes: self.all.then_some(closed),
@@ -231,7 +241,7 @@ fn described<'i>(file: &'i Inspected, as_expected: Option<bool>, seen: &'i [imag
 }
 
 /// Compares every file with the malloc that is expected. Returns whether each one has it, if it counts, and whether all
-/// that count have it.
+/// that count and could be read have it.
 fn compare(
     inspected: &[Inspected],
     seen: &mut [images::InspectedImage],
@@ -242,7 +252,8 @@ fn compare(
     let mut fits = Vec::with_capacity(inspected.len());
     for file in inspected {
         let (Some(expected), Ok(report)) = (expected, &file.result) else {
-            fits.push(None);
+            // What cannot be read is not known to have it.
+            fits.push(expected.map(|_| false));
             continue;
         };
         if let Some(number) = file.image {
@@ -262,7 +273,7 @@ fn compare(
                     "`{}` carries the malloc `{name}`, expected `{expected}`",
                     file.path.display()
                 ))
-                .with_help(to_have(expected, report)),
+                .with_help(to_have(expected, &file.path, report)),
             );
         }
     }
@@ -280,13 +291,15 @@ fn compare(
     (fits, as_expected)
 }
 
-/// Returns what to do to have a file carry the malloc that is expected.
-fn to_have(expected: &str, report: &Report) -> String {
+/// Returns what to do to have the file at `path` carry the malloc that is expected.
+fn to_have(expected: &str, path: &Path, report: &Report) -> String {
     let found = &report.malloc.name;
+    let file = shell_quoted(&path.to_string_lossy());
     let is_donor = donors::find(expected).is_some();
     let is_stock = matches!(expected, "mallocng" | "oldmalloc" | "glibc");
     match () {
         () if is_donor
+            && report.kind == inspector::Kind::Executable
             && report.libc == Libc::Glibc
             && report.link != Some(Link::Dynamic)
             && !found.contains("unknown") =>
@@ -297,16 +310,26 @@ fn to_have(expected: &str, report: &Report) -> String {
             "`{expected}` does not go into linked programs: link it with a graft, as `cargo allograft build --donor \
              {expected}` and `allograft cc --donor {expected}` do"
         ),
+        () if is_donor && donors::find(found).is_some() && report.kind == inspector::Kind::Executable => format!(
+            "`allograft graft {file} --donor {expected}` exchanges the donor where the stock file is beside it; else \
+             graft the stock file again"
+        ),
+        () if is_donor && report.graft.way != GraftMethod::Graft => report.graft.detail.clone(),
         () if is_donor && donors::find(found).is_some() => {
-            format!("`allograft graft --donor {expected}` exchanges the donor")
+            format!("`allograft graft {file} --donor {expected}` exchanges the donor")
         }
         () if is_donor => {
-            format!("`allograft graft --donor {expected}` puts it there, or `allograft bench` says whether that pays")
+            let bench = match report.kind {
+                inspector::Kind::Archive => format!("allograft bench --host {file}"),
+                _ if path.components().count() == 1 => format!("allograft bench ./{file}"),
+                _ => format!("allograft bench {file}"),
+            };
+            format!("`allograft graft {file} --donor {expected}` puts it there, or `{bench}` says whether that pays")
         }
-        () if is_stock && donors::find(found).is_some() => {
-            "it is a graft: `allograft undo` gives stock back where it was grafted in place; else link it with stock"
-                .to_owned()
-        }
+        () if is_stock && donors::find(found).is_some() => format!(
+            "it is a graft: `allograft undo {file}` gives stock back where it was grafted in place; else link it with \
+             stock"
+        ),
         () if !is_known(expected) => match similar(expected, names()) {
             Some(name) => format!("did you mean `{name}`?"),
             None => {
@@ -314,10 +337,11 @@ fn to_have(expected: &str, report: &Report) -> String {
             }
         },
         () if is_stock => format!("`{expected}` is a libc's own malloc: link the program with that libc"),
-        () if expected == "none" => "something in it brings a malloc: `allograft inspect -v` says what".to_owned(),
-        () => {
-            format!("no donor is called `{expected}`: it comes from how the file is linked, and `-v` says how")
-        }
+        () if expected == "none" => format!("something in it brings a malloc: `allograft inspect -v {file}` says what"),
+        () => format!(
+            "no donor is called `{expected}`: it comes from how the file is linked, and `allograft inspect -v {file}` \
+             says how"
+        ),
     }
 }
 

@@ -16,7 +16,7 @@ use super::heap::run::HeapRun;
 use crate::failure::{Failure, REPORT, mend};
 use crate::number::whole;
 use crate::output::{Output, Page, Style, file};
-use crate::program::lacks_execution;
+use crate::program::{check_name, lacks_execution};
 use crate::shell::quoted;
 
 /// Say what a program waits for
@@ -47,7 +47,7 @@ pub(crate) struct Profile {
     /// Attach to this process in place of starting a command; it goes on running afterwards
     #[arg(long, value_name = "PID", conflicts_with = "command", value_parser = whole(1..=i32::MAX))]
     pid: Option<i32>,
-    /// Seconds to record
+    /// Seconds to record [default: all; 10 with --pid]
     ///
     /// Seconds to record. A command that still runs then is ended [default: until it ends; 10 with --pid]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
@@ -119,6 +119,9 @@ impl Profile {
                 "name a program, `allograft profile ./program ARGS`, or a running process, `allograft profile --pid PID`",
             ));
         }
+        if let Some(program) = self.command.first() {
+            check_name(program, if self.heap { "profile --heap" } else { "profile" })?;
+        }
         // Nothing is to be recorded for nothing.
         if let Some(folder) = &self.out {
             fs::create_dir_all(folder).map_err(Failure::io("make", folder))?;
@@ -134,7 +137,7 @@ impl Profile {
         };
         let duration = self.duration.or(self.pid.map(|_| ATTACHED)).map(Duration::from_secs_f64);
         let options = Options { rate: self.rate, duration, interrupted: interruption()? };
-        let recording = profiler::record(&target, &options).map_err(|error| failed(error, &self.command))?;
+        let recording = profiler::record(&target, &options).map_err(|error| failed(error, &self.command, self.rate))?;
         let mut profiled = profiler::analyse(recording);
         self.recommend(&mut profiled);
         for warning in &profiled.analysis.warnings {
@@ -222,8 +225,12 @@ impl Profile {
     }
 }
 
-/// Returns the failure of a recording. `command` is the program with its arguments; empty for a process.
-fn failed(error: Error, command: &[OsString]) -> Failure {
+/// If so many samples were due, in thousandths, the machine did not let them be taken.
+const MANY_DUE: f64 = 100_000.0;
+
+/// Returns the failure of a recording. `command` is the program with its arguments; empty for a process. `rate` is how
+/// often a second it was to be sampled.
+fn failed(error: Error, command: &[OsString], rate: f64) -> Failure {
     let help = match &error {
         Error::Start { program, source } => match Path::new(program) {
             path if path.is_dir() => "it is a folder: name a program in it".to_owned(),
@@ -251,6 +258,9 @@ fn failed(error: Error, command: &[OsString]) -> Failure {
         }
         Error::Architecture { .. } | Error::Unsupported => {
             "profile it on a machine of its own architecture, with a build of allograft for that".to_owned()
+        }
+        Error::Short { milliseconds, .. } if *milliseconds as f64 * rate > MANY_DUE => {
+            "the sampler had too little processor time beside the other work: profile when less else runs".to_owned()
         }
         Error::Short { .. } => match command.first() {
             // `bench` grafts the file, and takes no script.

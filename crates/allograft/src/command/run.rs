@@ -101,7 +101,7 @@ impl Run {
         command.args(&self.command[1..]).env("PATH", path).env(VARIABLE, session);
         let status = ended(&mut command, &|_, _| {})
             .map_err(|error| cannot(&format!("run `{}`", self.command[0].to_string_lossy()), error))?;
-        summarise(&fs::read_to_string(report.path()).unwrap_or_default(), output);
+        summarise(&fs::read_to_string(report.path()).unwrap_or_default(), status.success(), output);
         // Before this process ends by a signal, which drops nothing.
         drop(report);
         if let Some(signal) = status.signal() {
@@ -177,8 +177,9 @@ pub(crate) fn ended(command: &mut Command, meanwhile: &(dyn Fn(Pid, &AtomicBool)
     })
 }
 
-/// Says what was linked. What is gone again was a test of a configure script.
-fn summarise(report: &str, output: &Output) {
+/// Says what was linked. What is gone again was a test of a configure script. `succeeded`: the command has; one that
+/// failed has said why.
+fn summarise(report: &str, succeeded: bool, output: &Output) {
     let told = report.lines().filter_map(|line| serde_json::from_str::<ReportLine>(line).ok());
     // The last link of a program counts.
     let programs: BTreeMap<PathBuf, _> = told.map(|told| (told.program, told.carries)).collect();
@@ -193,10 +194,11 @@ fn summarise(report: &str, output: &Output) {
             Err(why) => output.note(format_args!("linked as ever, as {why}: {names}")),
         }
     }
-    if !by_result.keys().any(Result::is_ok) {
-        output.warn(
+    if succeeded && !by_result.keys().any(Result::is_ok) {
+        output.warn_with_help(
             "the command linked no program with a donor: wrappers see what is linked statically, with musl, by a \
              compiler that is called by its name",
+            "if everything was built already, clean it first (`make clean`)",
         );
     }
 }

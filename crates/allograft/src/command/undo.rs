@@ -15,16 +15,16 @@ use crate::target::located;
 
 /// Give back the stock file, byte for byte
 ///
-/// Restores the backup beside the host, with its mode, owner and times. Refuses if the host has changed since the
-/// graft. In a folder, checks all hosts, archives and programs, before it restores the first one. Of a container image,
-/// writes the stock image to another place.
+/// Restores the backup beside the grafted file, with its mode, owner and times. Refuses if the file has changed since
+/// the graft. In a folder, checks all grafts, archives and programs, before it restores the first one. Of a container
+/// image, writes the stock image to another place.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   allograft undo /usr/lib/x86_64-linux-musl/libc.a
   allograft undo --dry-run sdk
   allograft undo ~/.rustup/toolchains/stable-x86_64-unknown-linux-gnu
 
-If the host carries no graft, there is nothing to undo; this is no error.")]
+If the file carries no graft, there is nothing to undo; this is no error.")]
 pub(crate) struct Undo {
     /// What was grafted, named as for `graft`
     ///

@@ -14,7 +14,7 @@ use trial::TrialOptions;
 use crate::command::{INCOMPLETE, verdict};
 use crate::failure::{Failure, mend};
 use crate::json;
-use crate::output::{Output, Page, Style};
+use crate::output::{Output, Page, Style, counted};
 use crate::shell::shell_quoted;
 use crate::target::located;
 
@@ -55,7 +55,7 @@ pub(crate) struct Verify {
     stock: Option<PathBuf>,
     /// Run no programs, which take a minute
     ///
-    /// Do not link and run programs, which takes about a minute for a libc.a
+    /// Do not link and run programs, which takes about a minute of processor time for each libc.a
     #[arg(long)]
     static_only: bool,
     /// Exit with 5 if checks were not run
@@ -131,6 +131,7 @@ impl Verify {
             ))
             .with_help("name the graft that this stock file belongs to"));
         }
+        let count = grafts.len();
         let verified: Vec<Verified> =
             grafts.into_iter().map(|graft| self.verify(graft, output)).collect::<Result<_, _>>()?;
         let ok = verified.iter().all(Verified::ok);
@@ -142,7 +143,11 @@ impl Verify {
             }
             output.document(document)?;
         } else {
-            output.text(&listing(&verified, output))?;
+            let mut text = listing(&verified, output);
+            if count > 1 || self.target.is_dir() {
+                self.total(&mut text, &verified)?;
+            }
+            output.text(&text)?;
         }
         for Verified { path, mistake, .. } in &verified {
             let word = shell_quoted(&path.display().to_string());
@@ -174,6 +179,28 @@ impl Verify {
             true => ExitCode::from(INCOMPLETE),
             false => verdict(ok),
         })
+    }
+
+    /// Adds a line that counts the grafts, and the rest of a folder of programs.
+    fn total(&self, text: &mut Page, verified: &[Verified]) -> Result<(), Failure> {
+        let passed = verified.iter().filter(|graft| graft.ok()).count();
+        let incomplete = verified.iter().filter(|graft| graft.ok() && !graft.not_run.is_empty()).count();
+        let mut line = format!("{}: {passed} passed", counted(verified.len(), "graft"));
+        if incomplete > 0 {
+            line += &format!(" ({incomplete} with checks that were not run)");
+        }
+        line += &format!(", {} failed", verified.len() - passed);
+        let target = located(&self.target, self.root.as_deref())?;
+        let grafts: Vec<PathBuf> = verified.iter().map(|graft| graft.path.clone()).collect();
+        let has_archives = grafts.iter().any(|path| !hosts::is_executable(path).unwrap_or(false));
+        if target.is_dir() && !has_archives {
+            let (programs, scripts) = hosts::beside_grafts(&target, &grafts)?;
+            if programs + scripts > 0 {
+                line += &format!("; no grafts: {}, {}", counted(programs, "program"), counted(scripts, "script"));
+            }
+        }
+        let _ = writeln!(text, "{line}");
+        Ok(())
     }
 
     /// The grafts to verify. That of a packed bundle is unpacked below `scratch`.
@@ -250,6 +277,11 @@ impl Verify {
             // The programs would run for minutes and only repeat a known result.
             left_out.push(not_run("programs", "a check before them failed"));
         } else {
+            output.note(format_args!(
+                "linking and running programs with `{}` takes about a minute of processor time; `--static-only` leaves \
+                 them out",
+                path.display()
+            ));
             let progress = output.progress();
             let report = |name: &str| progress.step(name);
             let options = TrialOptions {

@@ -14,6 +14,8 @@ pub(crate) struct Grafts<'g> {
     hosts: Vec<Host<'g>>,
     /// Every `libc.a` or program in the folder, and every program in the image, that was left alone, sorted by path.
     skipped: Vec<Skipped<'g>>,
+    /// The number of scripts in a folder of programs: these are not linked, and neither grafted nor skipped.
+    scripts: usize,
     /// The packed bundle that holds the hosts.
     bundle: Option<Bundle<'g>>,
     /// The new container image, if the hosts are in one.
@@ -47,7 +49,7 @@ struct Archive<'g> {
     plan: Change,
     /// The host's architecture.
     arch: Arch,
-    /// The allocator that comes in. Null with `--donor none`.
+    /// The allocator that comes in. Null with `--donor strings`.
     donor: Option<Donor<'g>>,
     /// With `--force`: the foreign allocator that is replaced.
     another: Option<Another<'g>>,
@@ -141,8 +143,20 @@ struct Files<'g> {
     graft_sha256: &'g str,
     /// The backup that `undo` restores.
     backup: Option<String>,
+    /// With `--out`: the earlier graft that was in this file and is replaced, unless it had the same bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replaced: Option<Replaced<'g>>,
     /// Warnings: clauses whose subject is the host.
     notes: &'g [String],
+}
+
+/// The contents of a graft that is replaced.
+#[derive(Debug, Serialize)]
+struct Replaced<'g> {
+    /// Its allocator. Null for string functions alone.
+    donor: Option<Donor<'g>>,
+    /// Its string functions.
+    strings: Option<Donor<'g>>,
 }
 
 /// A donor, as the graft's note names it.
@@ -287,6 +301,7 @@ impl<'g> From<&'g hosts::Grafts> for Grafts<'g> {
         Grafts {
             hosts: grafts.hosts.iter().map(host).collect(),
             skipped: grafts.skipped.iter().map(skipped).collect(),
+            scripts: grafts.scripts,
             bundle: grafts.bundle.as_ref().map(Bundle::from),
             image: grafts.image.as_deref().map(text_of),
             swift_sdks: &grafts.swift_sdks,
@@ -411,6 +426,10 @@ impl<'g> From<&'g Grafted> for Files<'g> {
             stock_sha256: host.stock_sha256.as_deref(),
             graft_sha256: &host.graft_sha256,
             backup: host.backup.as_deref().map(text_of),
+            replaced: host.replaced.anything().then(|| Replaced {
+                donor: host.replaced.malloc.as_ref().map(Donor::from),
+                strings: host.replaced.strings.as_ref().map(Donor::from),
+            }),
             notes: &host.notes,
         }
     }

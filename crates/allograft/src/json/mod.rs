@@ -35,7 +35,7 @@ pub(crate) use emit::{Emitted, EmittedFolder, Form, Snippet};
 pub(crate) use failure::Failed;
 pub(crate) use graft::Grafts;
 pub(crate) use image::{Affected, Image, ImageForm, ImagePreload, Unaffected, Variables};
-pub(crate) use inspect::{File, Inspected};
+pub(crate) use inspect::{File, Inspected, LeftOut};
 pub(crate) use process::{Footprint, Preload, Process};
 pub(crate) use text::Text;
 pub(crate) use undo::Undone;

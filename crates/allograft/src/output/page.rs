@@ -192,6 +192,11 @@ impl Table {
     }
 }
 
+/// A number of things: `1 script`, `2 scripts`.
+pub(crate) fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

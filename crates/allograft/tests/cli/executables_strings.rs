@@ -160,8 +160,13 @@ fn a_plan_lists_what_is_exchanged_and_what_stays() {
     let kept = strings["kept"].as_array().unwrap();
     let memcmp = kept.iter().find(|entry| entry["name"] == "memcmp").unwrap();
     assert_eq!(memcmp["reason"], "it gives a different result");
-    let planned = lab.run(["graft", "other", "--strings", "on", "--dry-run"]).exits(0).out;
+    let planned = lab.run(["graft", "other", "--strings", "on", "--dry-run", "-v"]).exits(0).out;
     assert!(planned.contains("  stays:   memcmp at "), "{planned}");
+    let planned = lab.run(["graft", "other", "--strings", "on", "--dry-run"]).exits(0).out;
+    assert!(
+        !planned.contains("stays:") && planned.contains(" stay, ") && planned.contains("`-v` says why"),
+        "{planned}"
+    );
     // The default is off.
     let document = lab.run(["graft", "proof", "--dry-run", "--json"]).exits(0).json();
     assert_eq!(document["hosts"][0]["strings"]["action"], "off");

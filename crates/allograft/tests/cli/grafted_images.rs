@@ -203,6 +203,12 @@ fn a_tar_keeps_its_entries_and_comes_back() {
     lab.run(["graft", "image.tar", "-o", "second.tar"]).exits(0);
     let new = fs::read(lab.path("new.tar")).unwrap();
     assert!(new == fs::read(lab.path("second.tar")).unwrap());
+    // An earlier graft is replaced, and paths are as they were typed; another image is not.
+    let ran = lab.run(["graft", "image.tar", "-o", "second.tar", "--donor", "mimalloc"]).exits(0);
+    let said = ran.says(&["the copy takes the place of an earlier file"]).out.clone();
+    assert!(said.starts_with("grafted  second.tar/") && said.contains("allograft undo second.tar -o"), "{said}");
+    lab.put("other.tar", &[layout.tar(), vec![0; 512]].concat());
+    lab.changes_nothing(3, ["graft", "image.tar", "-o", "other.tar"]).says(&["`--force` replaces it"]);
     let names = |bytes: &[u8]| -> Vec<PathBuf> {
         let mut archive = tar::Archive::new(bytes);
         archive.entries().unwrap().map(|entry| entry.unwrap().path().unwrap().into_owned()).collect()

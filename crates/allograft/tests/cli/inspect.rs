@@ -59,6 +59,40 @@ fn folders_are_walked() {
     lab.run(["inspect", "none"]).exits(2).says(&["`none`"]);
 }
 
+/// What a folder has beside programs is counted, and so is what fits, what does not, and what cannot be read.
+#[test]
+fn a_folder_is_counted_whole() {
+    let lab = Lab::new();
+    lab.libc("bin/libc.a");
+    lab.put("bin/run.sh", b"#!/bin/sh\n");
+    lab.put("bin/readme", b"text");
+    lab.put("bin/cut", b"\x7fELF\x02");
+    std::os::unix::fs::symlink("libc.a", lab.path("bin/link.a")).unwrap();
+    crate::lab::tool(Command::new("mkfifo").arg(lab.path("bin/pipe")));
+    let left_out = "left out: 1 symbolic link (not followed), 1 script, 1 other file (neither ELF file nor archive), \
+                    1 special file (pipe, socket or device)";
+    let last = |words: &[&str]| lab.run(words.iter().copied()).exits(2).out.lines().last().unwrap().to_owned();
+    assert_eq!(last(&["inspect", "bin"]), format!("2 files: 1 unreadable; {left_out}"));
+    assert_eq!(
+        last(&["inspect", "bin", "--expect", "mallocng"]),
+        format!("2 files: 1 as expected, 0 not, 1 unreadable; {left_out}")
+    );
+    let document = lab.run(["inspect", "bin", "--expect", "mallocng", "--json"]).exits(2).json();
+    let numbers = serde_json::json!({"symbolic_links": 1, "scripts": 1, "other_files": 1, "special_files": 1});
+    assert_eq!(document["left_out"], numbers);
+    let fits = |document: &Value| -> Vec<_> {
+        document["files"].as_array().unwrap().iter().map(|file| file["as_expected"].clone()).collect()
+    };
+    // What cannot be read is not as expected.
+    assert_eq!(fits(&document), [false, true]);
+    fs::remove_file(lab.path("bin/cut")).unwrap();
+    let document = lab.run(["inspect", "bin", "bin", "--expect", "glibc", "--json"]).exits(1).json();
+    assert_eq!(fits(&document), [false, false]);
+    assert_eq!(document["left_out"]["scripts"], 2);
+    let said = lab.run(["inspect", "bin/libc.a", "bin/libc.a", "--expect", "mallocng"]).exits(0).out;
+    assert!(said.ends_with("\n2 files: 2 as expected, 0 not, 0 unreadable\n"), "{said}");
+}
+
 /// In a folder, `--expect` is about what has a malloc: not about start files, nor about backups of grafts.
 #[test]
 fn a_grafted_folder_is_as_expected() {
@@ -135,8 +169,14 @@ fn several_files_make_a_table_and_one_tells_all() {
     lab.put("sdk/program", &fs::read(env!("CARGO_BIN_EXE_allograft")).unwrap());
     let table = lab.run(["inspect", "sdk"]).exits(0).out;
     let lines: Vec<&str> = table.lines().collect();
-    assert!(lines.len() == 3 && lines[0].starts_with("malloc"), "{table}");
-    assert!(lines[1].starts_with("mallocng") && lines[1].ends_with("sdk/libc.a"), "{table}");
+    assert!(lines.len() == 4 && lines[0].starts_with("malloc") && lines[3] == "2 files", "{table}");
+    let first: Vec<&str> = lines[1].split_whitespace().collect();
+    assert_eq!(first, ["mallocng", "stock", "archive", "musl", "x86_64", "sdk/libc.a"], "{table}");
+    lab.run(["graft", "sdk/libc.a"]).exits(0);
+    let table = lab.run(["inspect", "sdk"]).exits(0).out;
+    let words: Vec<&str> = table.lines().flat_map(|line| line.split_whitespace().nth(2)).collect();
+    assert!(words.contains(&"grafted"), "{table}");
+    lab.run(["undo", "sdk"]).exits(0);
     assert!(lines[2].starts_with("glibc") && lines[2].contains("dynamic"), "{table}");
     // One line says what is in, and one how another allocator gets in. The evidence is for those who ask.
     let text = lab.run(["inspect", "sdk/libc.a"]).exits(0).out;

@@ -66,9 +66,19 @@ fn each_program_is_grafted_or_named_with_the_reason() {
     let lab = installation();
     let stock = fs::read(lab.path("app/bin/server")).unwrap();
     let planned = lab.changes_nothing(0, ["graft", "app", "--dry-run"]);
-    assert!(planned.out.contains("2 of 7 programs would carry the graft; 5 would be left alone"), "{}", planned.out);
+    assert!(
+        planned.out.contains(
+            "2 of 7 programs would carry the graft; 5 would be left alone: the notes say why; 1 script not counted"
+        ),
+        "{}",
+        planned.out
+    );
+    for beside in ["server.allograft-stock (would be written)", "server.allograft.json (would be written)"] {
+        assert!(planned.out.contains(beside), "{}", planned.out);
+    }
     let ran = lab.run(["graft", "app", "--json"]).exits(0);
     let document = ran.json();
+    assert_eq!(document["scripts"], 1);
     crate::documents::fits("graft", &document);
     assert_eq!(list(&document, "hosts", "path"), HOSTS);
     let skipped = list(&document, "skipped", "path").into_iter().zip(list(&document, "skipped", "reason"));
@@ -90,9 +100,14 @@ fn each_program_is_grafted_or_named_with_the_reason() {
     assert!(fs::read(lab.path("outside/tool")).unwrap() == stock);
     let again = lab.changes_nothing(0, ["graft", "app"]);
     assert_eq!(again.out.matches("unchanged").count(), 2, "{}", again.out);
-    assert!(again.out.contains("2 of 7 programs carry the graft; 5 were left alone: the notes say why"));
+    assert!(
+        again
+            .out
+            .contains("2 of 7 programs carry the graft; 5 were left alone: the notes say why; 1 script not counted")
+    );
     assert!(again.out.contains("undo:   allograft undo app\n"), "{}", again.out);
-    lab.run(["verify", "app"]).exits(0);
+    let said = lab.run(["verify", "app"]).exits(0).out;
+    assert!(said.ends_with("\n2 grafts: 2 passed, 0 failed; no grafts: 3 programs, 1 script\n"), "{said}");
     fs::remove_file(lab.path("app/bin/cut")).unwrap();
     lab.run(["inspect", "app", "--expect", "snmalloc"]).exits(1);
     lab.run(["inspect", "app/bin/server", "app/bin/deep", "--expect", "snmalloc"]).exits(0);

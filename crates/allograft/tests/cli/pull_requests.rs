@@ -10,8 +10,9 @@ use crate::lab::Lab;
 pub(crate) fn say_what_was_decided(lab: &Lab, mut document: Value) {
     lab.libc("musl/libc.a");
     document["input"]["host"] = "musl/libc.a".into();
-    let mut text = |arm: &str, command: Option<String>| {
+    let mut text = |arm: &str, command: Option<String>, undecided: bool| {
         document["recommendation"]["arm"] = arm.into();
+        document["recommendation"]["undecided"] = undecided.into();
         document["recommendation"]["command"] = command.into();
         document["recommendation"]["reason"] = "The figures say so.".into();
         lab.put("decided.json", document.to_string().as_bytes());
@@ -19,7 +20,7 @@ pub(crate) fn say_what_was_decided(lab: &Lab, mut document: Value) {
         fs::read_to_string(lab.path("request.md")).unwrap()
     };
     let command = "allograft graft musl/libc.a --donor mimalloc".to_owned();
-    let request = text("mimalloc", Some(command.clone()));
+    let request = text("mimalloc", Some(command.clone()), false);
     let archive = format!("allograft-{}-", env!("CARGO_PKG_VERSION"));
     let version = donors::find("mimalloc").unwrap().version;
     for part in [
@@ -40,7 +41,8 @@ pub(crate) fn say_what_was_decided(lab: &Lab, mut document: Value) {
     assert_eq!(lines.lines().count(), 2, "{lines}");
     let words = lines.lines().nth(1).unwrap().split(' ').skip(1);
     lab.run(words.chain(["-o", "grafted.a"])).exits(0);
-    let keep = text("stock", None);
+    assert!(text("stock", None, true).starts_with("No answer yet\n\nThe figures say so.\n"));
+    let keep = text("stock", None, false);
     assert!(keep.starts_with("Keep the musl build's allocator as it is\n\nThe figures say so.\n"), "{keep}");
     assert!(!keep.contains("## The change") && keep.contains("| stock |"), "{keep}");
 }

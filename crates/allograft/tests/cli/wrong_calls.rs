@@ -41,7 +41,13 @@ fn lab() -> Lab {
     lab.put("main.c", b"#include <stdlib.h>\nint main(void) { free(malloc(9)); return 0; }\n");
     lab.put("empty", b"");
     lab.put("map", b"");
-    fs::create_dir(lab.path("folder")).unwrap();
+    // Every system has programs of these names on the command path.
+    lab.put("cat", b"");
+    for folder in ["folder", "ls", "links"] {
+        fs::create_dir(lab.path(folder)).unwrap();
+    }
+    symlink("../cat", lab.path("links/cat")).unwrap();
+    lab.put("links/run.sh", b"#!/bin/sh\n");
     // It prints, so that libc's own parts ask for memory.
     let source = "#include <stdio.h>\n#include <stdlib.h>\nint main(int n, char **words) {\n\
                   \x20   char *volatile p = malloc(n); puts(p ? words[0] : \"\"); free(p); return 0; }\n";
@@ -143,10 +149,38 @@ fn the_way_on_from_a_graft_elsewhere() {
     );
     let ran = lab.run(["verify", "new.a", "--stock", "libc.a", "--static-only"]).exits(0).out;
     assert!(ran.contains("not run: programs") && !ran.contains("not run: differences"), "{ran}");
+    // An earlier graft that is replaced is named, if it had other contents.
+    let earlier = |words: &[&str]| {
+        let words = [&["graft", "libc.a", "-o", "new.a"], words].concat();
+        let said = lab.run(words).exits(0).out;
+        said.lines().find(|line| line.contains("earlier")).map(str::to_owned).unwrap_or_default()
+    };
+    assert_eq!(earlier(&[]), "");
+    let planned = earlier(&["--donor", "mimalloc", "--strings", "off", "--dry-run"]);
+    assert!(planned.starts_with("  would replace an earlier graft in that file: snmalloc "), "{planned}");
+    let replaced = earlier(&["--donor", "mimalloc", "--strings", "off"]);
+    assert!(replaced.starts_with("  replaced an earlier graft in that file: snmalloc "), "{replaced}");
+    assert!(replaced.ends_with(" and strings"), "{replaced}");
+    let document = lab.run(["graft", "libc.a", "-o", "new.a", "--donor", "strings", "--json"]).exits(0).json();
+    let replaced = &document["hosts"][0]["replaced"];
+    assert!(replaced["donor"]["name"] == "mimalloc" && replaced["strings"].is_null(), "{document:#}");
+    let document = lab.run(["graft", "libc.a", "-o", "new.a", "--donor", "none", "--json"]).exits(0).json();
+    assert!(document["hosts"][0]["replaced"].is_null() && document["hosts"][0]["donor"].is_null(), "{document:#}");
     for (target, out) in [("libc.a", "graft.a"), ("libc.a", "empty"), ("server", "grafted"), ("server", "server.copy")]
     {
         fs::copy(lab.path("server"), lab.path("server.copy")).unwrap();
         lab.run(["graft", target, "-o", out, "--donor", "mimalloc"]).exits(0);
+    }
+    fs::create_dir_all(lab.path("sdk/lib")).unwrap();
+    fs::copy(lab.path("libc.a"), lab.path("sdk/lib/libc.a")).unwrap();
+    let said = lab.run(["graft", "sdk", "-o", "sdk.fast"]).exits(0).out;
+    assert!(said.contains("verify: allograft verify sdk.fast --stock sdk\n"), "{said}");
+    let ran = lab.run(["verify", "sdk.fast", "--stock", "sdk", "--static-only"]).exits(0).out;
+    assert!(ran.ends_with("\n1 graft: 1 passed (1 with checks that were not run), 0 failed\n"), "{ran}");
+    assert!(!ran.contains("not run: differences"), "{ran}");
+    let said = lab.run(["graft", "sdk", "--dry-run"]).exits(0).out;
+    for part in ["sdk/lib/libc.a.allograft-stock (would be written)", "sdk/lib/libc.a.allograft.json", "linked again"] {
+        assert!(said.contains(part), "{said}");
     }
     lab.run(["graft", "server", "-o", "main.c"]).exits(3);
     lab.run(["graft", "server", "-o", "main.c", "--force"]).exits(0);

@@ -20,7 +20,7 @@ pub(crate) fn backup_path(host: &Path) -> PathBuf {
 }
 
 /// The path of the record of `host`, whether or not it exists.
-pub(crate) fn record_path(host: &Path) -> PathBuf {
+pub fn record_path(host: &Path) -> PathBuf {
     beside(host, RECORD)
 }
 

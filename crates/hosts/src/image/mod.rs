@@ -63,15 +63,26 @@ fn damaged(path: &Path, what: impl Into<String>) -> Error {
 }
 
 /// The place for a new image: a folder or a file, like the image, which has to be one that can be copied. With `force`,
-/// any existing file is replaced.
-fn place_for(out: &Path, path: &Path, force: bool) -> Result<PathBuf, Error> {
+/// any existing file is replaced. Returns with it the file that is replaced.
+fn place_for(out: &Path, path: &Path, force: bool) -> Result<(PathBuf, Option<HostFile>), Error> {
     match path.is_dir() {
         true => {
             layout::holds_its_blobs(path)?;
-            out::folder(out, Some(&path.canonicalize().context(path, "read")?))
+            Ok((out::folder(out, Some(&path.canonicalize().context(path, "read")?))?, None))
         }
         false => out::graft(out, &HostFile::open(path.to_owned())?, force),
     }
+}
+
+/// Whether the file `there` may be lost to a graft of the image at `path`: it is empty, a copy of the image, or a
+/// grafted image.
+fn may_be_lost(there: &HostFile, path: &Path) -> Result<bool, Error> {
+    let is_graft = || opened(there.path()).is_ok_and(|there| matches!(origin_of(&there), Ok(Some(_))));
+    if there.start().is_empty() || is_graft() {
+        return Ok(true);
+    }
+    let digest = |file: &File, path: &Path| digest::of_file(file).context(path, "read");
+    Ok(digest(there.file(), there.path())? == digest(&File::open(path).context(path, "read")?, path)?)
 }
 
 /// The index of a layout.
@@ -102,7 +113,13 @@ pub(crate) fn graft(path: &Path, planner: &mut Planner<'_>) -> Result<Pending<Gr
         let reason = "an image is grafted into a new one, not in place";
         return Err(Error::Out { out: path.to_owned(), reason, help: "name the new one: `-o OUT`" });
     };
-    let out = place_for(&wanted, path, planner.request.force)?;
+    let (out, there) = place_for(&wanted, path, planner.request.force)?;
+    if let Some(there) = &there
+        && !planner.request.force
+        && !may_be_lost(there, path)?
+    {
+        return Err(Error::OutIsOther { out: wanted, host: path.to_owned() });
+    }
     let sink = Sink::of_graft(planner.request, Purpose::Write, [out.as_path()], planner.watch)?;
     let given = opened(path)?;
     let origin = origin_of(&given)?;
@@ -131,14 +148,15 @@ pub(crate) fn graft(path: &Path, planner: &mut Planner<'_>) -> Result<Pending<Gr
             false => Error::NothingGraftableInImage { path: path.to_owned(), skipped, no_form },
         });
     }
-    let report = Grafts { image: Some(out.clone()), ..Grafts::new(hosts, skipped) };
+    let notes = there.map(|_| "takes the place of an earlier file".to_owned()).into_iter().collect();
+    let report = Grafts { image: Some(out.clone()), notes, ..Grafts::new(hosts, skipped) };
     sink.write(report, |report, transaction| {
         let changes = changes(&stock, &source, &grafts)?;
         let check = |new: &Path| {
             let files: Vec<_> = grafts.iter().map(|grafts| grafts.as_ref().map(|grafts| &grafts.files)).collect();
             comparison::check(&source, &opened(new)?, &files)
         };
-        report.notes = write(&stock, &out, &changes, &check, transaction)?;
+        report.notes.extend(write(&stock, &out, &changes, &check, transaction)?);
         Ok(())
     })
 }
@@ -148,7 +166,7 @@ pub(crate) fn graft(path: &Path, planner: &mut Planner<'_>) -> Result<Pending<Gr
 /// # Errors
 /// The image is not a graft, or has changed since.
 pub fn undo(path: &Path, out: &Path, watch: &Watch<'_>) -> Result<Pending<Vec<Undone>>, Error> {
-    let out = place_for(out, path, false)?;
+    let (out, _) = place_for(out, path, false)?;
     let origin =
         origin_of(&opened(path)?)?.ok_or_else(|| damaged(path, "its index does not say that it is a graft"))?;
     let sink = Sink::open(Purpose::Write, [out.as_path()], watch)?;

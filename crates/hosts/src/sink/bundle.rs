@@ -129,7 +129,8 @@ pub(crate) fn graft(
     observe: Observer<'_>,
 ) -> Result<Pending<Grafts>, Error> {
     let (request, watch) = (planner.request, planner.watch);
-    let place_for = |out: &Path| out::graft(out, &HostFile::open(host.to_owned())?, request.force);
+    let place_for =
+        |out: &Path| out::graft(out, &HostFile::open(host.to_owned())?, request.force).map(|(place, _)| place);
     let out = request.out.as_deref().map(place_for).transpose()?;
     let place = out.as_deref().unwrap_or(host);
     let purpose = if out.is_some() { Purpose::Write } else { Purpose::Graft };

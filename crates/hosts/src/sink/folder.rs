@@ -38,6 +38,7 @@ pub(crate) fn write_folder(
     let out = out::folder(out, Some(&root))?;
     let dry_run = planner.request.dry_run;
     let installation = hosts.installation().map(|_| out.clone());
+    let scripts = hosts.scripts();
     let mut grafts = BTreeMap::new();
     let (grafted, skipped) = hosts.each(planner, |file, planner| {
         let prepared = prepared::prepare_file(&file, planner)?;
@@ -52,7 +53,7 @@ pub(crate) fn write_folder(
         Ok(grafted)
     })?;
     let swift_sdks = bundle::swift_sdks_in(folder);
-    let report = Grafts { swift_sdks, installation, ..Grafts::new(grafted, skipped) };
+    let report = Grafts { swift_sdks, installation, scripts, ..Grafts::new(grafted, skipped) };
     let sink = Sink::of_graft(planner.request, Purpose::Write, [out.as_path()], planner.watch)?;
     sink.write(report, |report, transaction| {
         let building = TemporaryFolder::create(&out)?;

@@ -49,16 +49,20 @@ pub(crate) fn file(out: &Path, host: Option<&Path>) -> Result<PathBuf, Error> {
 }
 
 /// The file to write a graft of `host` to. An existing file is replaced only if it is empty, a copy of the host, or a
-/// graft of the host's kind; with `force`, in any case.
+/// graft of the host's kind; with `force`, in any case. Returns with it the file that is replaced.
 ///
 /// # Errors
 /// As for [`file`]; or an existing file would be lost.
-pub(crate) fn graft(out: &Path, host: &HostFile, force: bool) -> Result<PathBuf, Error> {
+pub(crate) fn graft(out: &Path, host: &HostFile, force: bool) -> Result<(PathBuf, Option<HostFile>), Error> {
     let place = file(out, Some(host.path()))?;
-    if force || !place.exists() || may_be_replaced(&HostFile::open(place.clone())?, host)? {
-        return Ok(place);
+    if !place.exists() {
+        return Ok((place, None));
     }
-    Err(Error::OutIsOther { out: out.to_owned(), host: host.path().to_owned() })
+    let there = HostFile::open(place.clone())?;
+    match force || may_be_replaced(&there, host)? {
+        true => Ok((place, Some(there))),
+        false => Err(Error::OutIsOther { out: out.to_owned(), host: host.path().to_owned() }),
+    }
 }
 
 /// Whether the file is empty, a copy of the host, or a graft of the host's kind. Packed bundles and images are not

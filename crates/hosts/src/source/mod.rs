@@ -36,6 +36,8 @@ pub(crate) enum Hosts {
         /// Possible hosts, sorted by path.
         files: Vec<PathBuf>,
         skipped: Vec<Skipped>,
+        /// The number of scripts among the programs of an installation.
+        scripts: usize,
     },
 }
 
@@ -55,8 +57,8 @@ impl Hosts {
         let found = walk(folder, root)?;
         let folder = folder.to_owned();
         if found.archives.is_empty() && found.skipped.is_empty() {
-            let programs::Candidates { files, skipped } = candidates(&folder, root)?;
-            return Ok(Hosts::Folder { folder, kind: FolderKind::Installation, files, skipped });
+            let programs::Candidates { files, skipped, scripts } = candidates(&folder, root)?;
+            return Ok(Hosts::Folder { folder, kind: FolderKind::Installation, files, skipped, scripts });
         }
         let mut skipped = found.skipped;
         let mut files = Vec::new();
@@ -66,7 +68,7 @@ impl Hosts {
                 Some(found) => skipped.push(Skipped::new(path, found)),
             }
         }
-        Ok(Hosts::Folder { folder, kind: FolderKind::Toolchain, files, skipped })
+        Ok(Hosts::Folder { folder, kind: FolderKind::Toolchain, files, skipped, scripts: 0 })
     }
 
     /// The folder, if its programs are the hosts.
@@ -74,6 +76,14 @@ impl Hosts {
         match self {
             Hosts::Folder { folder, kind: FolderKind::Installation, .. } => Some(folder),
             _ => None,
+        }
+    }
+
+    /// The number of scripts among the programs of an installation.
+    pub(crate) fn scripts(&self) -> usize {
+        match self {
+            Hosts::Folder { scripts, .. } => *scripts,
+            Hosts::File(_) => 0,
         }
     }
 
@@ -98,7 +108,7 @@ impl Hosts {
     ) -> Result<(Vec<T>, Vec<Skipped>), Error> {
         let (folder, kind, files, mut skipped) = match self {
             Hosts::File(file) => return Ok((vec![take(file.current()?, planner)?], Vec::new())),
-            Hosts::Folder { folder, kind, files, skipped } => (folder, kind, files, skipped),
+            Hosts::Folder { folder, kind, files, skipped, .. } => (folder, kind, files, skipped),
         };
         let mut taken = Vec::new();
         for path in files {

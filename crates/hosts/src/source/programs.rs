@@ -12,7 +12,7 @@ use crate::error::programs::Programs;
 use crate::error::skipped::Skipped;
 use crate::error::{Error, IoContext};
 use crate::file::names::host_of_sidecar;
-use crate::file::signature::{Signature, signature};
+use crate::file::signature::{SCRIPT, Signature, signature};
 use crate::file::temporaries::is_temporary;
 use crate::system::root::resolve;
 
@@ -26,6 +26,8 @@ pub(crate) struct Candidates {
     pub(crate) files: Vec<PathBuf>,
     /// Files that cannot be read, and symbolic links to programs outside of the folder.
     pub(crate) skipped: Vec<Skipped>,
+    /// The number of scripts, which are not linked.
+    pub(crate) scripts: usize,
 }
 
 /// Returns the linked files under `folder`, which may be in the root folder of an image. Links inside of the folder are
@@ -45,7 +47,8 @@ pub(crate) fn candidates(folder: &Path, image: Option<&Path>) -> Result<Candidat
     }
     let image = image.map(|image| image.canonicalize().context(image, "read")).transpose()?;
     let mut found = Candidates::default();
-    let mut skip = |path: PathBuf, reason: String| found.skipped.push(Skipped::new(path, reason));
+    let Candidates { files, skipped, scripts } = &mut found;
+    let mut skip = |path: PathBuf, reason: String| skipped.push(Skipped::new(path, reason));
     let take = |path: PathBuf, is_link: bool| {
         if is_link {
             let inside = real.join(path.strip_prefix(folder).unwrap_or(&path));
@@ -58,7 +61,8 @@ pub(crate) fn candidates(folder: &Path, image: Option<&Path>) -> Result<Candidat
             }
         } else {
             match signature(&path) {
-                Ok(Signature::Executable) => found.files.push(path),
+                Ok(Signature::Executable) => files.push(path),
+                Ok(Signature::Unknown(SCRIPT)) => *scripts += 1,
                 Ok(_) => {}
                 Err(Error::Io { source, .. }) => skip(path, format!("it cannot be read: {source}")),
                 Err(error) => skip(path, error.to_string()),
@@ -69,6 +73,15 @@ pub(crate) fn candidates(folder: &Path, image: Option<&Path>) -> Result<Candidat
     each_file(folder, |path| entries(path).context(path, "read"), take)?;
     found.files.sort();
     Ok(found)
+}
+
+/// Counts what is left in a folder of programs beside its grafts: the linked programs, and the scripts.
+///
+/// # Errors
+/// As for [`candidates`].
+pub fn beside_grafts(folder: &Path, grafts: &[PathBuf]) -> Result<(usize, usize), Error> {
+    let Candidates { files, scripts, .. } = candidates(folder, None)?;
+    Ok((files.iter().filter(|path| !grafts.contains(path) && is_program(path)).count(), scripts))
 }
 
 /// Returns some of the programs under `folder`. Symbolic links are not followed. Files and folders that cannot be read

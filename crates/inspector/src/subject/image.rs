@@ -273,12 +273,12 @@ impl Image<'_, '_> {
             ),
             (_, Some(Link::Dynamic)) if !self.is_pure_go() => {
                 let loader = printable(self.elf.interpreter().unwrap_or_default());
-                let looked_up = format!("malloc is looked up by {loader} when the program starts");
+                let looked_up = format!("{loader} looks malloc up when the program starts");
                 let of_libc = [name::GLIBC, name::MALLOCNG, name::UNKNOWN].contains(&malloc);
                 if matches!(self.elf.arch, Arch::X86_64 | Arch::Aarch64) && of_libc && matches!(self.libc(), Libc::Glibc | Libc::Musl) {
-                    let how = "`allograft graft` merges a donor into the program, which comes first, if no library of its \
-                               brings an allocator; so does LD_PRELOAD, for one start";
-                    (GraftMethod::Graft, format!("{looked_up}: {how}"))
+                    let how = "`allograft graft` merges a donor into the program, whose malloc is found first then; it \
+                               refuses if a library brings an allocator. LD_PRELOAD does the same for one start";
+                    (GraftMethod::Graft, format!("{looked_up}. {how}"))
                 } else {
                     (GraftMethod::Preload, format!("{looked_up}: LD_PRELOAD comes first"))
                 }

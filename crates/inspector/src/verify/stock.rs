@@ -174,7 +174,7 @@ fn removed_members(stock: &Library<'_>, donors: &[&Part<'_>], alignment: &Alignm
     }
     Check::unless("removed-members", complaints, || {
         let names: Vec<String> = gone.iter().map(|part| printable(stock.member(part).name)).collect();
-        format!("{} members removed, what the graft brings only: {}", names.len(), names.join(" "))
+        format!("{} members removed, which define nothing but what the graft brings: {}", names.len(), names.join(" "))
     })
 }
 

@@ -239,11 +239,19 @@ fn few_rounds_give_no_answer() {
         ArmResult { ratio_to_stock: single.ratio_to_stock.map(|ratio| Ratio { p_value: 1.0, ..ratio }), ..single },
     ];
     let told = recommend(&arms, &cases, Objective::Balanced).unwrap();
-    assert_eq!((told.arm.as_str(), told.command), ("stock", None));
-    for part in ["No answer yet", "1 round", "The best so far is quick: 0.20", "`--budget`"] {
+    assert_eq!((told.arm.as_str(), told.chosen(), &told.command), ("stock", None, &None));
+    for part in ["too little to tell by", "1 round", "The best so far is quick: 0.20", "`--budget`"] {
         assert!(told.reason.contains(part), "{part}: {}", told.reason);
     }
-    assert!(!told.reason.contains("nothing is faster"), "{}", told.reason);
+    assert!(!told.reason.contains("nothing is faster") && !told.reason.contains("eep what"), "{}", told.reason);
+    // No report names an arm beside it.
+    let results = crate::results::Results { recommendation: Some(told), ..crate::report::samples::results() };
+    let (page, text) = (crate::report::html(&results), crate::report::markdown(&results));
+    assert!(page.contains("No answer yet") && !page.contains("Keep stock"), "{page}");
+    assert!(text.starts_with("**no answer yet** (for balanced): That is too little"), "{text}");
+    // Memory needs few rounds.
+    let told = recommend(&arms, &cases, Objective::Memory).unwrap();
+    assert_eq!(told.chosen(), Some("stock"));
 }
 
 /// A program that only prints how it is used says nothing about its work.

@@ -18,12 +18,10 @@ pub fn html(results: &Results) -> String {
         body.push_str(&tables::overview(results));
     }
     if let Some(chart) = chart::trade_off(results) {
-        body.push_str(&figure(
-            "Memory against time",
-            "Both as ratio to stock, over everything measured; lower left is better. The line joins the arms that no other one \
-             beats in both.",
-            &chart,
-        ));
+        let has_line = results.recommendation.as_ref().is_some_and(|recommendation| recommendation.pareto.len() > 1);
+        let line = if has_line { " The line joins the arms that no other one beats in both." } else { "" };
+        let caption = format!("Both as ratio to stock, over everything measured; lower left is better.{line}");
+        body.push_str(&figure("Memory against time", &caption, &chart));
     }
     for (name, cases) in programs(results) {
         if let Some(chart) = chart::scaling(results, &cases) {
@@ -87,7 +85,11 @@ fn programs(results: &Results) -> Vec<(&str, Vec<&CaseResult>)> {
 fn head(results: &Results) -> String {
     let mut text = "<header><h1>Which allocator?</h1>".to_owned();
     if let Some(recommendation) = &results.recommendation {
-        let name = if recommendation.arm == "stock" { "Keep stock" } else { &recommendation.arm };
+        let name = match recommendation.chosen() {
+            None => "No answer yet",
+            Some("stock") => "Keep stock",
+            Some(arm) => arm,
+        };
         // Writing to a string cannot fail.
         let _ = write!(
             text,

@@ -15,7 +15,7 @@ pub fn markdown(results: &Results) -> String {
         let _ = writeln!(
             text,
             "**{}** (for {}): {}\n",
-            recommendation.arm,
+            recommendation.chosen().unwrap_or("no answer yet"),
             recommendation.objective.name(),
             recommendation.reason
         );

@@ -8,6 +8,7 @@ use format::Arch;
 use hosts::{Candidate, Request};
 use measure::results::Origin;
 
+use crate::choice::{NONE, STRINGS};
 use crate::failure::Failure;
 use crate::setting;
 use crate::similar::similar;
@@ -77,7 +78,6 @@ impl HostKind {
 pub(super) const STOCK: &str = "stock";
 const GLIBC: &str = "glibc";
 pub(super) const BUMP: &str = "bump";
-const STRINGS: &str = "strings";
 /// The name of an arm with any shared object, and the suffix after a donor's name for "preloaded, not merged".
 const PRELOAD: &str = "preload";
 /// Allocators that systems have as shared objects, and the names of their files, the best first.
@@ -128,7 +128,8 @@ pub(super) struct Selection<'l> {
 impl Selection<'_> {
     /// The names of `--donors`, or `all`.
     fn names(&self) -> Vec<String> {
-        self.names.map_or_else(|| vec![ALL.to_owned()], <[String]>::to_vec)
+        let name = |name: &String| if name == NONE { STRINGS.to_owned() } else { name.clone() };
+        self.names.map_or_else(|| vec![ALL.to_owned()], |names| names.iter().map(name).collect())
     }
 
     /// Whether `all` is among the names.
@@ -275,7 +276,7 @@ fn one(text: &str, arch: Arch, kind: HostKind) -> Result<Arm, Failure> {
             kind,
         }),
         _ => {
-            let donor = donors::find(name).ok_or_else(|| unknown(name, text))?;
+            let donor = donors::find(name).ok_or_else(|| unknown(name, text, arch, kind))?;
             if !donor.supports(arch) {
                 return Err(Failure::usage(format!("donor `{name}` is not for {arch}"))
                     .with_help("`allograft donors` lists the architectures of every donor"));
@@ -296,9 +297,15 @@ fn one(text: &str, arch: Arch, kind: HostKind) -> Result<Arm, Failure> {
     }
 }
 
-/// The failure of an arm whose name is that of no donor, and of nothing else.
-fn unknown(name: &str, text: &str) -> Failure {
-    let donors: Vec<&str> = donors::all().iter().map(|donor| donor.name).collect();
+/// The failure of an arm whose name is that of no donor, and of nothing else. Its help names what goes into a file of
+/// this kind.
+fn unknown(name: &str, text: &str, arch: Arch, kind: HostKind) -> Failure {
+    let fits = |donor: &&donors::Donor| match kind {
+        HostKind::Archive => donor.supports(arch),
+        HostKind::Executable => donor.has_blob(arch),
+        HostKind::Shared => donor.has_library(arch),
+    };
+    let donors: Vec<&str> = donors::all().iter().filter(fits).map(|donor| donor.name).collect();
     let others = [STOCK, STRINGS, GLIBC, PRELOAD, ALL, PROFILES].into_iter().chain(INSTALLED.map(|(name, _)| name));
     let help = match similar(name, donors.iter().copied().chain(others)) {
         Some(meant) => format!("did you mean `{}`?", text.replacen(name, meant, 1)),
@@ -307,12 +314,17 @@ fn unknown(name: &str, text: &str) -> Failure {
             let arms: Vec<String> = having.map(|donor| format!("{}:{name}", donor.name)).collect();
             format!("a profile stands behind its donor: {}", arms.join(", "))
         }
-        None => format!(
-            "arms are stock, strings, glibc (of a dynamic program with `:TUNABLE=VALUE` behind it), tcmalloc, mesh and \
-             preload:PATH (of a dynamic program), and donors: {}; with `:PROFILE`, `:KEY=VALUE`, `:only` (without \
-             string functions) and `:strings` (with them) behind them",
-            donors.join(", ")
-        ),
+        None => {
+            let (own, behind) = match kind {
+                HostKind::Archive => ("strings, glibc and ", ", `:only` (without string functions)"),
+                HostKind::Executable => ("", ", `:strings` (with string functions, too)"),
+                HostKind::Shared => {
+                    ("tcmalloc, mesh, preload:PATH, glibc:TUNABLE=VALUE, and ", ", `:preload` (not merged)")
+                }
+            };
+            let donors = donors.join(", ");
+            format!("arms are stock, {own}donors: {donors}; with `:PROFILE`, `:KEY=VALUE`{behind} behind them")
+        }
     };
     Failure::usage(format!("there is no arm `{text}`")).with_help(help)
 }
@@ -414,7 +426,7 @@ impl ArmGraft {
     /// The `allograft graft` command that puts the same into the host.
     fn command(&self, host: &str) -> String {
         let mut words = vec!["allograft graft".to_owned(), crate::shell::quoted(host)];
-        words.push(format!("--donor {}", self.donor.map_or("none", |donor| donor.name)));
+        words.push(format!("--donor {}", self.donor.map_or(STRINGS, |donor| donor.name)));
         let strings = match (self.strings, self.kind.has_strings()) {
             (true, false) => " --strings on",
             (false, true) => " --strings off",
@@ -425,7 +437,7 @@ impl ArmGraft {
 
     /// The `cargo allograft` command that builds with the same graft.
     pub(super) fn command_of_cargo(&self, build: &str) -> String {
-        let donor = self.donor.map_or("none", |donor| donor.name);
+        let donor = self.donor.map_or(STRINGS, |donor| donor.name);
         let strings = if self.strings { "" } else { " --strings off" };
         format!("{build} --donor {donor}{}{strings}", self.tuning("--donor-profile"))
     }
@@ -517,7 +529,7 @@ mod tests {
             "allograft graft libc.a --donor mimalloc --profile small --set purge_delay=5 --strings off"
         );
         assert_eq!(both.options().last().unwrap(), &("purge_delay".to_owned(), 5));
-        assert_eq!(graft("strings").command("libc.a"), "allograft graft libc.a --donor none");
+        assert_eq!(graft("strings").command("libc.a"), "allograft graft libc.a --donor strings");
     }
 
     #[test]

@@ -16,6 +16,7 @@ use super::arms::{self, Arm, ArmGraft, Fitting, Libc, Selection, Setting};
 use super::preload::{self, PRELOAD};
 use super::template;
 use crate::failure::Failure;
+use crate::program::on_path;
 use crate::tuning;
 
 /// The list of settings that glibc reads when a program starts, separated by colons.
@@ -42,7 +43,7 @@ impl Dynamic {
     /// # Errors
     /// A dynamic program that no donor can be loaded into.
     pub(super) fn find(command: &[OsString]) -> Result<Option<Dynamic>, Failure> {
-        let path = super::executable::on_path(&command[0]).unwrap_or_else(|| PathBuf::from(&command[0]));
+        let path = on_path(&command[0]).unwrap_or_else(|| PathBuf::from(&command[0]));
         let typed = command[0].to_string_lossy().into_owned();
         let Ok(bytes) = fs::read(&path) else { return Ok(None) };
         let program = match Executable::read(&bytes) {

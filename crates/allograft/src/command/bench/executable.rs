@@ -12,6 +12,7 @@ use super::arms::{self, Arm, Fitting, HostKind, Libc, Selection};
 use super::cases::similar_case;
 use super::preparation::native;
 use crate::failure::Failure;
+use crate::program::on_path;
 use crate::shell::quoted;
 
 /// The user's program.
@@ -134,13 +135,4 @@ impl Executable {
         }
         Ok(out)
     }
-}
-
-/// Returns the program that a shell would start for a word without a slash.
-pub(crate) fn on_path(command: &OsString) -> Option<PathBuf> {
-    if command.to_string_lossy().contains('/') {
-        return None;
-    }
-    let folders = std::env::var_os("PATH")?;
-    std::env::split_paths(&folders).map(|folder| folder.join(command)).find(|path| path.is_file())
 }

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::program::lacks_execution;
+use crate::program::{check_name, lacks_execution};
 use crate::shell::quoted;
 
 impl Bench {
@@ -31,6 +31,7 @@ impl Bench {
             return self.prepare_program(build, output, interrupted);
         }
         if !self.command.is_empty() {
+            check_name(&self.command[0], "bench")?;
             launched(&self.command[0], output);
             check_execution(&self.command[0])?;
             return match Dynamic::find(&self.command)? {

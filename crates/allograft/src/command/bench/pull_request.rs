@@ -30,7 +30,11 @@ pub(super) fn text(results: &Results) -> Result<String, Failure> {
         }
         None => {
             let build = if is_linked(results) { "" } else { "musl build's " };
-            let _ = writeln!(text, "Keep the {build}allocator as it is\n\n{}\n", recommendation.reason);
+            let title = match recommendation.undecided {
+                true => "No answer yet".to_owned(),
+                false => format!("Keep the {build}allocator as it is"),
+            };
+            let _ = writeln!(text, "{title}\n\n{}\n", recommendation.reason);
             text.push_str(&measured(results));
         }
     }

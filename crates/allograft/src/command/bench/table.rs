@@ -68,10 +68,17 @@ pub(super) fn text(results: &Results, output: &Output) -> Page {
         }
     }
     if let Some(recommendation) = &results.recommendation {
-        let title = format!("{} (for {})", recommendation.arm, recommendation.objective.name());
+        let objective = recommendation.objective.name();
+        let title = match recommendation.chosen() {
+            Some(arm) => output.paint(Style::Good, format_args!("{arm} (for {objective})")),
+            None => output.paint(Style::Notice, format_args!("no answer yet (for {objective})")),
+        };
         text.blank();
-        let _ = writeln!(text, "{} {}", output.paint(Style::Strong, "take:"), output.paint(Style::Good, title));
+        let _ = writeln!(text, "{} {title}", output.paint(Style::Strong, "take:"));
         let _ = writeln!(text, "  {}", recommendation.reason);
+        if recommendation.undecided {
+            return text;
+        }
         let _ = writeln!(text, "  not beaten in both time and memory: {}", recommendation.pareto.join(", "));
         if let Some(command) = &recommendation.command {
             text.whole(format_args!("  {}", output.paint(Style::Strong, command)));
@@ -89,7 +96,7 @@ fn table(case: &CaseResult, results: &Results, output: &Output) -> (Table, Vec<&
     let time = if is_server { "req/s" } else { "time" };
     let last = if is_server { "p99" } else { "futex" };
     let head = ["", time, "to stock (95 %)", "user", "system", "peak", "to stock", "faults", last];
-    let chosen = results.recommendation.as_ref().map(|recommendation| recommendation.arm.as_str());
+    let chosen = results.recommendation.as_ref().and_then(|recommendation| recommendation.chosen());
     let row = |arm: &CaseArm| row(arm, case, is_server, chosen == Some(arm.name.as_str()));
     let rows: Vec<Vec<Cell>> = case.arms.iter().map(row).collect();
     let widths = head.iter().enumerate().map(|(column, title)| {

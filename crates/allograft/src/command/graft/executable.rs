@@ -41,13 +41,24 @@ pub(crate) fn explained(error: hosts::Error, report: Option<&Report>) -> Failure
     failure
 }
 
-/// Prints a line for the string functions that are exchanged, and one for each that stays.
-fn describe_strings(text: &mut Page, operation: &ExecutableOperation) {
+/// Prints a line for the string functions that are exchanged. With `--verbose`, also one for each that stays, and for
+/// those that were not found.
+fn describe_strings(text: &mut Page, operation: &ExecutableOperation, output: &Output) {
     if operation.strings.is_none() {
         return;
     }
     let Some(plan) = operation.edits.redirect() else { return };
-    let _ = writeln!(text, "  strings: {}", redirected_names(&plan.strings).join(" "));
+    let names = redirected_names(&plan.strings).join(" ");
+    let kept = plan.strings.iter().filter(|entry| entry.kept.is_some()).count();
+    if !output.verbose {
+        let others = match (kept, plan.strings_absent.len()) {
+            (0, 0) => String::new(),
+            (kept, absent) => format!("; {kept} stay, {absent} are not there: `-v` says why"),
+        };
+        let _ = writeln!(text, "  strings: {names}{others}");
+        return;
+    }
+    let _ = writeln!(text, "  strings: {names}");
     for entry in &plan.strings {
         if let Some(kept) = &entry.kept {
             let _ = writeln!(text, "  stays:   {} at {:#x}: {kept}", entry.function, entry.address);
@@ -92,7 +103,7 @@ pub(super) fn place(operation: &ExecutableOperation) -> String {
     match &operation.edits {
         Edits::Redirect(plan) => format!(" behind {} functions of musl's", plan.entries.len()),
         Edits::Merge(plan) => {
-            format!(" merged: {} functions of its own come before {}'s", plan.defined, plan.libc.name())
+            format!(" merged: its {} malloc functions come before {}'s", plan.defined, plan.libc.name())
         }
         Edits::Need(plan) => {
             format!(" in {}, which it loads before {}", printable(&plan.library), plan.libc.name())
@@ -110,7 +121,7 @@ pub(super) fn describe(text: &mut Page, host: &Grafted, operation: &ExecutableOp
             let _ = writeln!(text, "  {:<20} {:#x}", entry.function, entry.address);
         }
     }
-    describe_strings(text, operation);
+    describe_strings(text, operation, output);
     for tried in &host.tried {
         let _ = writeln!(text, "  {tried}");
     }

@@ -20,11 +20,12 @@ use profiler::size::size;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{cannot_start, failed, overview};
-use crate::command::bench::{Scratch, check_rights, on_path};
+use crate::command::bench::{Scratch, check_rights};
 use crate::command::graft::executable::{explained, keeps_for_its_language};
 use crate::command::run::ended;
 use crate::failure::Failure;
 use crate::output::{Output, file};
+use crate::program::on_path;
 use crate::shell::quoted;
 
 /// The variable that has a donor write heap profiles.

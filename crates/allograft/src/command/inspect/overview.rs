@@ -4,7 +4,8 @@ use inspector::{Allocator, Evidence, GraftMethod, Hook, Kind, Libc, Link, Relro,
 
 use super::Inspected;
 use super::images::InspectedImage;
-use crate::output::{Cell, Output, Page, Style};
+use crate::json::LeftOut;
+use crate::output::{Cell, Output, Page, Style, counted};
 
 pub(super) fn text(inspected: &[Inspected], images: &[InspectedImage], output: &Output) -> Page {
     let mut text = output.page();
@@ -19,6 +20,36 @@ pub(super) fn text(inspected: &[Inspected], images: &[InspectedImage], output: &
         files(&mut text, &inside, true, output);
     }
     text
+}
+
+/// Adds a line that counts the files, if there are several or a folder was named. `fits` says with `--expect` which of
+/// them have the expected malloc; `left_out` counts the entries of folders that were not inspected. The files of images
+/// are counted where these are described.
+pub(super) fn totals(
+    text: &mut Page,
+    inspected: &[Inspected],
+    fits: Option<&[Option<bool>]>,
+    left_out: Option<&LeftOut>,
+) {
+    let files: Vec<usize> = (0..inspected.len()).filter(|at| inspected[*at].image.is_none()).collect();
+    let is_read = |at: &usize| inspected[*at].result.is_ok();
+    if left_out.is_none() && (fits.is_none() || files.len() < 2) || !files.iter().any(is_read) {
+        return;
+    }
+    let unreadable = files.iter().filter(|at| !is_read(at)).count();
+    let mut words = Vec::new();
+    if let Some(fits) = fits {
+        let count = |wanted| files.iter().filter(|at| is_read(at) && fits[**at] == wanted).count();
+        words.push(format!("{} as expected", count(Some(true))));
+        words.push(format!("{} not", count(Some(false))));
+        let others = count(None);
+        words.extend((others > 0).then(|| format!("{others} not counted (a backup, or no malloc)")));
+    }
+    words.extend((unreadable > 0 || fits.is_some()).then(|| format!("{unreadable} unreadable")));
+    let words = if words.is_empty() { String::new() } else { format!(": {}", words.join(", ")) };
+    let left_out = left_out.map(LeftOut::words).filter(|words| !words.is_empty());
+    let left_out = left_out.map(|words| format!("; left out: {words}")).unwrap_or_default();
+    let _ = writeln!(text, "{}{words}{left_out}", counted(files.len(), "file"));
 }
 
 /// Adds a table of several files, or everything about each one.
@@ -82,7 +113,7 @@ pub(in crate::command) fn in_one_line(report: &Report, output: &Output) -> Strin
 
 /// Adds a table with a line for each file. It leaves out details that only the view of one file shows.
 fn table<'r>(text: &mut Page, files: impl Iterator<Item = (String, &'r Report)>, output: &Output) {
-    let mut table = output.table(&["malloc", "language", "kind", "libc", "architecture", "file"]);
+    let mut table = output.table(&["malloc", "strings", "language", "kind", "libc", "architecture", "file"]);
     let mut empty = true;
     for (path, report) in files {
         empty = false;
@@ -91,8 +122,13 @@ fn table<'r>(text: &mut Page, files: impl Iterator<Item = (String, &'r Report)>,
             Some(link) => linked(link),
             None => kind(report.kind),
         };
-        let cells = [named(&report.malloc), language, kind.to_owned(), libc(report), report.arch.to_string(), path];
-        table.row(cells.map(Cell::from));
+        let strings = match report.strings {
+            Strings::Grafted => "grafted",
+            Strings::Stock => "stock",
+            Strings::Unknown => "unknown",
+        };
+        let what = [strings.to_owned(), language, kind.to_owned(), libc(report), report.arch.to_string(), path];
+        table.row(std::iter::once(named(&report.malloc)).chain(what).map(Cell::from));
     }
     if !empty {
         text.table(&table.spaced(2));

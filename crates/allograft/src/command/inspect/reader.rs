@@ -12,6 +12,7 @@ use inspector::{Loader, Report};
 
 use super::{Inspected, cannot, unreadable};
 use crate::failure::Failure;
+use crate::json::LeftOut;
 
 /// The most threads: each has a file in memory.
 const MOST_THREADS: usize = 4;
@@ -45,13 +46,14 @@ impl<'s> Reader<'s> {
     }
 
     /// Inspects every file under `folder` that looks like an ELF file or an archive. Returns them in the order of the
-    /// paths, with what cannot be read.
-    pub(super) fn folder(&mut self, folder: &Path, progress: &dyn Fn(&Path)) -> Vec<Inspected> {
-        let mut entries = Vec::new();
-        look_for_files(folder, &mut entries);
+    /// paths, with what cannot be read, and the numbers of everything else.
+    pub(super) fn folder(&mut self, folder: &Path, progress: &dyn Fn(&Path)) -> (Vec<Inspected>, LeftOut) {
+        let (mut entries, mut left_out) = (Vec::new(), LeftOut::default());
+        look_for_files(folder, &mut entries, &mut left_out);
         let files: Vec<PathBuf> = entries.iter().filter_map(|entry| entry.as_ref().ok().cloned()).collect();
         let mut reports = self.files(&files, progress).into_iter();
-        entries.into_iter().filter_map(|entry| entry.map_or_else(|unread| Some(*unread), |_| reports.next())).collect()
+        let inspected = |entry: Result<_, Box<_>>| entry.map_or_else(|unread| Some(*unread), |_| reports.next());
+        (entries.into_iter().filter_map(inspected).collect(), left_out)
     }
 
     /// Inspects files, here and in threads beside, each with a loader of its own, which remembers libraries.
@@ -87,8 +89,8 @@ impl<'s> Reader<'s> {
 }
 
 /// Collects the files under `folder` that look like ELF files or archives, in the order of their paths, and what cannot
-/// be read.
-fn look_for_files(folder: &Path, found: &mut Vec<Result<PathBuf, Box<Inspected>>>) {
+/// be read. Adds everything else to `left_out`.
+fn look_for_files(folder: &Path, found: &mut Vec<Result<PathBuf, Box<Inspected>>>, left_out: &mut LeftOut) {
     let unread = |path: &Path, error| Err(Box::new(Inspected::unread(path.to_owned(), unreadable(path, error))));
     let entries = fs::read_dir(folder).and_then(|entries| entries.collect::<Result<Vec<_>, _>>());
     let mut entries = match entries {
@@ -102,13 +104,16 @@ fn look_for_files(folder: &Path, found: &mut Vec<Result<PathBuf, Box<Inspected>>
     for entry in entries {
         let path = entry.path();
         match entry.file_type() {
-            Ok(kind) if kind.is_dir() => look_for_files(&path, found),
-            Ok(kind) if kind.is_file() => match worth_inspecting(&path) {
-                Ok(false) => {}
-                Ok(true) => found.push(Ok(path)),
+            Ok(kind) if kind.is_dir() => look_for_files(&path, found, left_out),
+            Ok(kind) if kind.is_file() => match start(&path) {
+                Ok(start) if start.starts_with(b"\x7fELF") || start == b"!<arch>\n" => found.push(Ok(path)),
+                Ok(start) if start.starts_with(b"#!") => left_out.scripts += 1,
+                Ok(_) => left_out.other_files += 1,
                 Err(error) => found.push(unread(&path, error)),
             },
-            _ => {}
+            Ok(kind) if kind.is_symlink() => left_out.symbolic_links += 1,
+            Ok(_) => left_out.special_files += 1,
+            Err(error) => found.push(unread(&path, error)),
         }
     }
 }
@@ -138,10 +143,11 @@ fn read_of_size(source: impl Read, size: u64) -> io::Result<Vec<u8>> {
     }
 }
 
-fn worth_inspecting(path: &Path) -> io::Result<bool> {
+/// Returns the first eight bytes of a file, which say what it is.
+fn start(path: &Path) -> io::Result<Vec<u8>> {
     let mut start = Vec::new();
     File::open(path)?.take(8).read_to_end(&mut start)?;
-    Ok(start.starts_with(b"\x7fELF") || start == b"!<arch>\n")
+    Ok(start)
 }
 
 #[cfg(test)]
@@ -172,7 +178,7 @@ mod tests {
             fs::write(inside.join(format!("{number:02}")), bytes).expect("a file");
         }
         let system = System::new(None).expect("a system");
-        let all = Reader::new(&system, true).folder(folder.path(), &|_| {});
+        let all = Reader::new(&system, true).folder(folder.path(), &|_| {}).0;
         assert_eq!(all.len(), 40);
         assert!(all.is_sorted_by_key(|file| file.path.clone()));
         for file in &all {

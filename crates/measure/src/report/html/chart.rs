@@ -176,9 +176,14 @@ pub(super) fn trade_off(results: &Results) -> Option<String> {
 /// How far a name begins to the right of its dot's middle.
 const NAME: f64 = 12.0;
 
+/// The number of the colour of an arm's line. That of stock, the first arm, is no other's.
+pub(super) fn colour(arm: usize) -> usize {
+    if arm == 0 { 0 } else { 1 + (arm - 1) % 12 }
+}
+
 /// Draws the points and their names. A line connects a point to a name that is not beside it.
 fn dots(text: &mut String, results: &Results, points: &[Point<'_>], x: Scale<'_>, y: Scale<'_>, within: (f64, f64)) {
-    let taken = results.recommendation.as_ref().map(|recommendation| recommendation.arm.as_str());
+    let taken = results.recommendation.as_ref().and_then(|recommendation| recommendation.chosen());
     let places: Vec<(f64, f64)> = points.iter().map(|point| (x(point.time), y(point.memory))).collect();
     let labels = Names { within, gap: NAME, dots: &places }.place(&places);
     for ((x, y), label) in places.iter().zip(&labels) {
@@ -305,7 +310,7 @@ pub(super) fn scaling(results: &Results, cases: &[&CaseResult]) -> Option<String
         let Some(times) = times else { continue };
         let points: Vec<(f64, f64)> = times.iter().enumerate().map(|(at, time)| (x(at), y(*time))).collect();
         let line: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
-        let _ = write!(text, "<g class=\"c{}\"><path class=\"series\" d=\"M{}\"/>", arm % 12, line.join("L"));
+        let _ = write!(text, "<g class=\"c{}\"><path class=\"series\" d=\"M{}\"/>", colour(arm), line.join("L"));
         for (x, y) in &points {
             let _ = write!(text, "<circle class=\"point\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\"/>");
         }
@@ -325,7 +330,7 @@ pub(super) fn end_name(arm: usize, name: &str, (x, y): (f64, f64), label: f64) -
     format!(
         "<g class=\"c{}\"><path class=\"key\" fill=\"none\" d=\"M{:.1} {y:.1}L{:.1} {:.1}h8\"/><text x=\"{:.1}\" \
          y=\"{label:.1}\">{}</text></g>",
-        arm % 12,
+        colour(arm),
         x + 5.0,
         x + 18.0,
         label - 4.0,

@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use super::chart::{Names, WIDTH, end_name, horizontal, open, ticks, vertical};
+use super::chart::{Names, WIDTH, colour, end_name, horizontal, open, ticks, vertical};
 use super::escaped;
-use crate::rates::{Percentile, RateArm};
+use crate::rates::{Percentile, RateArm, RateResult};
 use crate::report::figures::{count, seconds};
 use crate::report::rates::rate;
 use crate::results::CaseResult;
@@ -27,15 +27,22 @@ pub(super) fn charts(case: &CaseResult) -> Vec<String> {
     charts.into_iter().filter_map(|(name, get)| chart(case, name, get)).collect()
 }
 
+/// Returns the rates that are drawn: up to the first one that no arm reaches. Higher ones would only stretch the axis.
+fn drawn(rates: &[RateResult]) -> &[RateResult] {
+    let reached = rates.iter().rposition(|rate| rate.arms.iter().any(|arm| arm.reached));
+    &rates[..reached.map_or(rates.len(), |at| rates.len().min(at + 2))]
+}
+
 /// Draws a percentile by rate, a line for each arm. The bars are the quartiles of the runs. A cross at the upper edge
 /// marks a rate that the arm does not reach. Latencies grow by orders of magnitude towards full load, so their scale is
 /// logarithmic.
 fn chart(case: &CaseResult, name: &str, get: Get) -> Option<String> {
-    let measured = || case.rates.iter().flat_map(|rate| &rate.arms).filter_map(|arm| Some(get(arm)?.ms));
+    let rates = drawn(&case.rates);
+    let measured = || rates.iter().flat_map(|rate| &rate.arms).filter_map(|arm| Some(get(arm)?.ms));
     let least = measured().map(|ms| ms.q1).reduce(f64::min)?;
     let most = measured().map(|ms| ms.q3).reduce(f64::max)?;
     let (low, high) = (least.log10().floor(), most.log10().ceil().max(least.log10().floor() + 1.0));
-    let (across, last) = ticks(case.rates.last()?.requests_per_second as f64);
+    let (across, last) = ticks(rates.last()?.requests_per_second as f64);
     let x = |rate: f64| LEFT + (RIGHT - LEFT) * rate / last;
     let y = |ms: f64| BOTTOM - (BOTTOM - TOP) * (ms.log10() - low) / (high - low);
     let mut text = open(380.0, &format!("{name} by requests per second: {}", case.title()));
@@ -52,7 +59,7 @@ fn chart(case: &CaseResult, name: &str, get: Get) -> Option<String> {
     }
     let mut ends = Vec::new();
     for at in 0..case.arms.len() {
-        ends.extend(line(&mut text, case, at, get, (&x, &y)).map(|end| (at, end)));
+        ends.extend(line(&mut text, (case, rates), at, get, (&x, &y)).map(|end| (at, end)));
     }
     let places: Vec<(f64, f64)> = ends.iter().map(|(_, place)| *place).collect();
     let labels = Names { within: (TOP, BOTTOM), gap: 31.0, dots: &[] }.place(&places);
@@ -72,13 +79,13 @@ fn chart(case: &CaseResult, name: &str, get: Get) -> Option<String> {
 /// Draws the line of an arm. Returns the place of its last point.
 fn line(
     text: &mut String,
-    case: &CaseResult,
+    (case, rates): (&CaseResult, &[RateResult]),
     at: usize,
     get: Get,
     (x, y): (&dyn Fn(f64) -> f64, &dyn Fn(f64) -> f64),
 ) -> Option<(f64, f64)> {
     let (mut path, mut marks, mut last) = (String::new(), String::new(), None);
-    for result in &case.rates {
+    for result in rates {
         let Some(arm) = result.arms.get(at) else { continue };
         // The bars of several arms are beside each other.
         let beside = at as f64 - (case.arms.len() - 1) as f64 / 2.0;
@@ -107,11 +114,37 @@ fn line(
             None => {}
         }
     }
-    text.push_str(&format!("<g class=\"c{}\">", at % 12));
+    text.push_str(&format!("<g class=\"c{}\">", colour(at)));
     if !path.is_empty() {
         text.push_str(&format!("<path class=\"series\" d=\"{path}\"/>"));
     }
     text.push_str(&marks);
     text.push_str("</g>");
     last
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::Stopped;
+
+    #[test]
+    fn the_axis_ends_at_the_first_rate_that_no_arm_reaches() {
+        let drawn = |reached: &[[bool; 2]]| {
+            let rates = reached.iter().zip(1..).map(|(reached, number)| RateResult {
+                requests_per_second: 1000 * number,
+                stopped: Stopped::Narrow,
+                rounds: 3,
+                arms: reached.iter().map(|it| RateArm { reached: *it, ..RateArm::default() }).collect(),
+            });
+            super::drawn(&rates.collect::<Vec<_>>()).len()
+        };
+        let (both, one, none) = ([true, true], [false, true], [false, false]);
+        assert_eq!(drawn(&[both, one]), 2);
+        assert_eq!(drawn(&[both, one, none]), 3);
+        assert_eq!(drawn(&[both, one, none, none, none]), 3);
+        // A rate that was missed by chance is followed by others.
+        assert_eq!(drawn(&[both, none, one, none, none]), 4);
+        assert_eq!(drawn(&[none, none]), 2);
+    }
 }

@@ -22,7 +22,10 @@ pre{background:var(--paper);border:1px solid var(--line);border-radius:6px;paddi
 font:.9rem/1.4 ui-monospace,'Cascadia Mono','DejaVu Sans Mono',monospace}\
 code{font:.92em ui-monospace,'Cascadia Mono','DejaVu Sans Mono',monospace}\
 code.whole{white-space:nowrap}\
-.wide{overflow-x:auto}table{border-collapse:collapse;font-size:.85rem;font-variant-numeric:tabular-nums;width:100%}\
+.wide{overflow-x:auto;background:linear-gradient(90deg,var(--paper) 50%,transparent) 0/3rem 100% local,\
+linear-gradient(270deg,var(--paper) 50%,transparent) 100%/3rem 100% local,linear-gradient(90deg,var(--line),transparent) 0/1rem 100%,\
+linear-gradient(270deg,var(--line),transparent) 100%/1rem 100%;background-repeat:no-repeat}\
+table{border-collapse:collapse;font-size:.85rem;font-variant-numeric:tabular-nums;width:100%}\
 th,td{padding:.3rem .55rem;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}\
 .dense{font-size:.78rem}.dense th,.dense td{padding:.25rem .38rem}th:first-child,td:first-child{text-align:left}\
 .matrix{font-size:.76rem}.matrix th{white-space:normal;vertical-align:bottom}.matrix th,.matrix td{padding:.2rem .3rem}.matrix .chosen{font-weight:700;color:var(--accent)}\
@@ -38,9 +41,9 @@ svg .one{stroke:var(--quiet);stroke-width:1;stroke-dasharray:4 3}svg .pareto{str
 svg .leader{stroke:var(--quiet);stroke-width:1;fill:none}svg .dot{fill:var(--bar);stroke:var(--paper);stroke-width:1.5}svg .dot.stock{fill:var(--stock)}svg .dot.chosen{fill:var(--accent);stroke:var(--ink)}\
 svg .series{fill:none;stroke-width:2}svg .saturated{stroke:var(--c);stroke-width:2}svg .chosen-name{font-weight:700}\
 .c0{--c:#8b939c}.c1{--c:#0072b2}.c2{--c:#d55e00}.c3{--c:#009e73}.c4{--c:#b0568f}.c5{--c:#b38600}.c6{--c:#3f9fd6}.c7{--c:#6f4fb8}\
-.c8{--c:#8c564b}.c9{--c:#5a7d1c}.c10{--c:#c03a5b}.c11{--c:#1f8a8a}\
+.c8{--c:#8c564b}.c9{--c:#5a7d1c}.c10{--c:#c03a5b}.c11{--c:#1f8a8a}.c12{--c:#1c1e21}\
 @media(prefers-color-scheme:dark){.c1{--c:#56b4e9}.c2{--c:#ff8c42}.c3{--c:#33c99b}.c4{--c:#e394c6}.c5{--c:#f0c430}.c6{--c:#8fd3ff}.c7{--c:#b39ddb}\
-.c8{--c:#c49c94}.c9{--c:#a9cf54}.c10{--c:#ff7f9f}.c11{--c:#5fd0d0}}\
+.c8{--c:#c49c94}.c9{--c:#a9cf54}.c10{--c:#ff7f9f}.c11{--c:#5fd0d0}.c12{--c:#e6e8eb}}\
 @media(max-width:40rem){body{padding:1.25rem .75rem 3rem}.choice{font-size:1.5rem}.choice small{display:block;margin:0}\
 svg{min-width:46rem}dl{grid-template-columns:1fr}dt{margin-top:.4rem}}\
 svg .series,svg .key{stroke:var(--c)}svg .point,svg .key-dot{fill:var(--c)}\

@@ -45,7 +45,7 @@ pub(super) fn overview(results: &Results) -> String {
 }
 
 fn chosen(results: &Results, name: &str) -> &'static str {
-    let is_it = results.recommendation.as_ref().is_some_and(|recommendation| recommendation.arm == name);
+    let is_it = results.recommendation.as_ref().is_some_and(|recommendation| recommendation.chosen() == Some(name));
     if is_it { " class=\"chosen\"" } else { "" }
 }
 
