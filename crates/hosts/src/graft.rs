@@ -208,18 +208,13 @@ fn to_file(host: HostFile, out: &Path, planner: &mut Planner<'_>) -> Result<Pend
     let (host, prepared) = prepare_current(host, planner)?;
     let bytes = host.bytes()?;
     let (request, watch) = (planner.request, planner.watch);
-    let mut grafted = prepared.elsewhere(out.clone(), request.dry_run);
+    let (mut grafted, ready) = prepared.elsewhere(out.clone(), bytes, planner)?;
     if let Some(replaced) = replaced.filter(|there| there.sha256().is_ok_and(|it| *it != grafted.graft_sha256)) {
-        // What is replaced by force need not be a host.
+        // A file that is replaced by force need not be a host.
         let carried = prepared::read(&out, replaced.bytes()?).map(|host| host.carried().clone());
         grafted.replaced = carried.unwrap_or_default();
     }
-    let mut ready = None;
-    if !request.dry_run {
-        let (proven, trial) = prepared.prove(bytes, planner)?;
-        grafted.add(trial);
-        ready = Some(proven.graft(bytes)?);
-    }
+    let ready = ready.map(|ready| ready.graft(bytes)).transpose()?;
     let sink = Sink::of_graft(request, Purpose::Write, [out.as_path()], watch)?;
     sink.write(Grafts::new(vec![grafted], Vec::new()), |grafts, transaction| {
         let Some(ready) = ready else { return Ok(()) };
@@ -230,10 +225,27 @@ fn to_file(host: HostFile, out: &Path, planner: &mut Planner<'_>) -> Result<Pend
 }
 
 impl PreparedGraft {
-    /// The report on a graft that is written to `path`, leaving its host untouched.
-    pub(crate) fn elsewhere(&self, path: PathBuf, dry_run: bool) -> Grafted {
+    /// Proves the graft of the host with the content `bytes`, unless the run is a dry one. Returns it, with the report
+    /// on a graft that is written to `path` and leaves its host untouched.
+    pub(crate) fn elsewhere(
+        self,
+        path: PathBuf,
+        bytes: &[u8],
+        planner: &Planner<'_>,
+    ) -> Result<(Grafted, Option<ReadyGraft>), Error> {
+        let is_dry = planner.request.dry_run;
+        let mut grafted = self.report_elsewhere(path, is_dry);
+        if is_dry {
+            return Ok((grafted, None));
+        }
+        let (ready, trial) = self.prove(bytes, planner)?;
+        grafted.add(trial);
+        Ok((grafted, Some(ready)))
+    }
+
+    fn report_elsewhere(&self, path: PathBuf, is_dry: bool) -> Grafted {
         let action = match self.action() {
-            _ if dry_run => Action::Planned,
+            _ if is_dry => Action::Planned,
             // A new file is written in this case, too.
             Action::Unchanged => Action::Replaced,
             action => action,

@@ -341,7 +341,7 @@ mod tests {
             analyse(recording).analysis.warnings
         };
         let told = starved(60.0);
-        let text = "where 60 were due: the sampler had too little processor time";
+        let text = "where 60 were due: other work took the processors";
         assert!(matches!(told.as_slice(), [one] if one.contains(text) && !one.contains("longer")), "{told:?}");
         assert!(starved(30.0)[0].contains("run longer"));
     }

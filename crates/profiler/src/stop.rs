@@ -149,6 +149,7 @@ pub(crate) fn reap(pid: i32) -> Option<Reaped> {
 }
 
 #[cfg(test)]
+#[expect(clippy::zombie_processes, reason = "the functions under test wait for the children")]
 mod tests {
     use std::process::{Child, Command, Stdio};
     use std::sync::mpsc::channel;

@@ -114,6 +114,7 @@ pub(crate) fn resume(thread: i32, signal: i32) {
 }
 
 #[cfg(test)]
+#[expect(clippy::zombie_processes, reason = "the functions under test wait for the children")]
 mod tests {
     use super::*;
 

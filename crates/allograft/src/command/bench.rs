@@ -55,9 +55,9 @@ pub(crate) use words::{case, first_value, measuring as command_to_measure, separ
 /// which do not go into linked programs by themselves) and glibc. A donor has variants:
 /// mimalloc:small (a profile), mimalloc:purge_delay=0 (an option), mimalloc:only (without string functions),
 /// mimalloc:strings (with them, in a linked executable). A dynamic program of glibc also takes settings of glibc's own
-/// malloc, glibc:arena_max=2, and other allocators by LD_PRELOAD: tcmalloc, mesh, preload:PATH. `all` is every donor that
-/// goes into such a program, with `--for memory` also with the profile `small`; with --build and for the suite also
-/// strings. `profiles` is every donor with each of its profiles.
+/// malloc, glibc:arena_max=2, and other allocators by LD_PRELOAD: tcmalloc, mesh, preload:PATH. `all` is every donor
+/// that goes into such a program, with `--for memory` also with the profile `small`; with --build and for the suite
+/// also strings. `profiles` is every donor with each of its profiles.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:

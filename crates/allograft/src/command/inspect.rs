@@ -52,8 +52,8 @@ pub(crate) struct Inspect {
     files: Vec<PathBuf>,
     /// Exit with 1 unless malloc is this one
     ///
-    /// Exit with 1 unless every file's malloc is this one, and with 2 if a file cannot be read. In folders, programs and
-    /// what has a malloc count, without allograft's backups; in images, executables with a malloc. The name is a
+    /// Exit with 1 unless every file's malloc is this one, and with 2 if a file cannot be read. In folders, programs
+    /// and what has a malloc count, without allograft's backups; in images, executables with a malloc. The name is a
     /// donor's, mallocng, oldmalloc, glibc, go, zig, another allocator's, none, or unknown
     #[arg(long, value_name = "NAME")]
     expect: Option<String>,
@@ -252,7 +252,7 @@ fn compare(
     let mut fits = Vec::with_capacity(inspected.len());
     for file in inspected {
         let (Some(expected), Ok(report)) = (expected, &file.result) else {
-            // What cannot be read is not known to have it.
+            // A file that cannot be read is not known to have it.
             fits.push(expected.map(|_| false));
             continue;
         };

@@ -186,7 +186,7 @@ fn an_imitation_takes_what_the_refusal_names() {
     let says = [
         "`mimalloc.o` defines `mi_version`",
         "mimalloc\n",
-        "`allograft graft --donor none` grafts the string functions alone",
+        "`allograft graft --donor strings` grafts the string functions alone",
         "`allograft graft --force` puts",
     ];
     let ran = lab.changes_nothing(3, ["graft", "sdk"]).says(&says);
@@ -225,7 +225,7 @@ fn an_imitation_that_has_lost_functions() {
     lab.libc("stock.a");
     imitation(&lab, definitions, &[&allocator()[..], &["strdup.lo"]].concat());
     let says =
-        ["`--stock` and a stock libc.a of musl 1.2.3 for what only that allocator has: `strdup`", "--donor none"];
+        ["`--stock` and a stock libc.a of musl 1.2.3 for what only that allocator has: `strdup`", "--donor strings"];
     lab.changes_nothing(3, ["graft", "sdk"]).says(&says);
     lab.changes_nothing(3, ["graft", "sdk", "--force"]).says(&["`strdup`", "--stock"]);
     lab.run(["graft", "sdk", "--force", "--stock", "stock.a"]).exits(0);
@@ -240,7 +240,7 @@ fn an_imitation_that_libc_has_grown_together_with() {
     let source = lab.put("user.c", b"int mi_version(void); int uses_it(void) { return mi_version(); }\n");
     tool(fixtures::cc().args(["-c", "-O1", "-o"]).arg(lab.path("user.o")).arg(source));
     tool(Command::new("ar").arg("r").arg(lab.path("sdk/libc.a")).arg(lab.path("user.o")));
-    let says = ["a donor cannot take its place", "`user.o` refers to `mi_version`", "--donor none"];
+    let says = ["a donor cannot take its place", "`user.o` refers to `mi_version`", "--donor strings"];
     let ran = lab.changes_nothing(3, ["graft", "sdk"]).says(&says);
     assert!(!ran.err.contains("--force"), "{}", ran.err);
     lab.changes_nothing(3, ["graft", "sdk", "--force"]).says(&["`user.o` refers to `mi_version`"]);

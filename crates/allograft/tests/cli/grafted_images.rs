@@ -203,7 +203,7 @@ fn a_tar_keeps_its_entries_and_comes_back() {
     lab.run(["graft", "image.tar", "-o", "second.tar"]).exits(0);
     let new = fs::read(lab.path("new.tar")).unwrap();
     assert!(new == fs::read(lab.path("second.tar")).unwrap());
-    // An earlier graft is replaced, and paths are as they were typed; another image is not.
+    // An earlier graft is replaced, and paths are in the user's spelling; a different image stays.
     let ran = lab.run(["graft", "image.tar", "-o", "second.tar", "--donor", "mimalloc"]).exits(0);
     let said = ran.says(&["the copy takes the place of an earlier file"]).out.clone();
     assert!(said.starts_with("grafted  second.tar/") && said.contains("allograft undo second.tar -o"), "{said}");

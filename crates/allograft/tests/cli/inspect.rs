@@ -59,7 +59,7 @@ fn folders_are_walked() {
     lab.run(["inspect", "none"]).exits(2).says(&["`none`"]);
 }
 
-/// What a folder has beside programs is counted, and so is what fits, what does not, and what cannot be read.
+/// Other files are counted too, and those that fit, that do not, and that cannot be read.
 #[test]
 fn a_folder_is_counted_whole() {
     let lab = Lab::new();
@@ -83,7 +83,7 @@ fn a_folder_is_counted_whole() {
     let fits = |document: &Value| -> Vec<_> {
         document["files"].as_array().unwrap().iter().map(|file| file["as_expected"].clone()).collect()
     };
-    // What cannot be read is not as expected.
+    // A file that cannot be read is not as expected.
     assert_eq!(fits(&document), [false, true]);
     fs::remove_file(lab.path("bin/cut")).unwrap();
     let document = lab.run(["inspect", "bin", "bin", "--expect", "glibc", "--json"]).exits(1).json();

@@ -152,19 +152,15 @@ impl Survey<'_> {
             self.skipped.push(Skipped::new(shown, "it carries this graft already"));
             return Ok(None);
         }
-        let mut grafted = prepared.elsewhere(self.out.join(inside), planner.request.dry_run);
-        grafted.stock_sha256 = Some(prepared.before_sha256.clone());
+        let before_sha256 = prepared.before_sha256.clone();
+        let (mut grafted, ready) = prepared.elsewhere(self.out.join(inside), bytes, planner)?;
+        grafted.stock_sha256 = Some(before_sha256);
         if self.again && grafted.action == Action::Grafted {
             grafted.action = Action::Replaced;
         }
-        let mut made = None;
-        if !planner.request.dry_run {
-            let (ready, trial) = prepared.prove(bytes, planner)?;
-            grafted.add(trial);
-            made = Some(ready.graft(bytes)?);
-        }
+        let proven = ready.map(|ready| ready.graft(bytes)).transpose()?;
         self.hosts.push(grafted);
-        Ok(Some(Graft { proven: made, sha256 }))
+        Ok(Some(Graft { proven, sha256 }))
     }
 
     /// The command that makes a layer, for the image's history: the donors that went in.

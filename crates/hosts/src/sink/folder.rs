@@ -36,18 +36,15 @@ pub(crate) fn write_folder(
 ) -> Result<Pending<Grafts>, Error> {
     let root = folder.canonicalize().context(folder, "read")?;
     let out = out::folder(out, Some(&root))?;
-    let dry_run = planner.request.dry_run;
     let installation = hosts.installation().map(|_| out.clone());
     let scripts = hosts.scripts();
     let mut grafts = BTreeMap::new();
     let (grafted, skipped) = hosts.each(planner, |file, planner| {
         let prepared = prepared::prepare_file(&file, planner)?;
         let inside = prepared.path.strip_prefix(folder).unwrap_or(&prepared.path).to_owned();
-        let mut grafted = prepared.elsewhere(out.join(&inside), dry_run);
-        if !dry_run {
-            let (ready, trial) = prepared.prove(file.bytes()?, planner)?;
+        let (grafted, ready) = prepared.elsewhere(out.join(&inside), file.bytes()?, planner)?;
+        if let Some(ready) = ready {
             ready.drop_bytes();
-            grafted.add(trial);
             grafts.insert(inside, ready);
         }
         Ok(grafted)

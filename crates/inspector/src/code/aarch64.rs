@@ -96,7 +96,7 @@ pub(super) fn is_called(parts: &[(u64, &[u8])], address: u64) -> bool {
 }
 
 pub(super) fn has_indirect_calls(start: u64, data: &[u8]) -> bool {
-    // br and blr, with authentication of the pointer too. `ret` is another.
+    // br and blr, with authentication of the pointer too. `ret` has a different code.
     words(start, data).any(|(_, word)| matches!(word >> 21 & !0b1000, 0b110_1011_0000 | 0b110_1011_0001))
 }
 

@@ -22,13 +22,16 @@ pub(super) const PF_R: u32 = 4;
 const SHF_TLS: u64 = 0x400;
 const STT_TLS: u8 = 6;
 
+/// Takes a program header of stock, and returns the one in the graft. `None` if the graft writes a header of this type
+/// anew.
+pub(super) type Kept<'p> = dyn Fn(&Segment<'_>, &[u8]) -> Option<Vec<u8>> + 'p;
+
 /// The changes that a kind of graft may make to stock's file, beside those of loaded bytes.
 pub(super) struct FileChanges<'p> {
     /// The new parts are loaded from this address on.
     pub(super) start: u64,
-    /// Takes a program header of stock, and returns the one in the graft. `None` if the graft writes a header of this
-    /// type anew.
-    pub(super) kept: &'p dyn Fn(&Segment<'_>, &[u8]) -> Option<Vec<u8>>,
+    /// The changes of stock's program headers.
+    pub(super) kept: &'p Kept<'p>,
     /// The types of the additional program headers, and how many there may be.
     pub(super) new: &'p [(u32, RangeInclusive<usize>)],
     /// The kind's own conditions for headers that were written anew, beside [`is_true`].
@@ -166,7 +169,7 @@ fn contents(elf: &Elf<'_>, stock: &Elf<'_>, copied: Option<&Segment<'_>>) -> Res
         return Err("the copied segment is not all in the file".to_owned());
     }
     let mut end = wanted.len();
-    for part in copied.and_then(place).into_iter().chain([first.start..last.end]) {
+    for part in copied.and_then(place).into_iter().chain(std::iter::once(first.start..last.end)) {
         let between = found.get(end..part.start).ok_or("the parts of the file overlap, or are not in it")?;
         if let Some(at) = between.iter().position(|byte| *byte != 0) {
             return Err(format!("the byte at offset {:#x} is between the parts of the file", end + at));

@@ -11,6 +11,10 @@ fn sampler(own: bool) -> Sampler {
     Sampler::with_library(PROGRAM, own, Library::default())
 }
 
+fn options() -> Options {
+    Options { rate: RATE, duration: None, interrupted: Arc::default() }
+}
+
 /// Adds samples of a thread of `pid`.
 fn add(sampler: &mut Sampler, pid: i32, state: State, samples: u32) {
     let thread = u32::try_from(sampler.threads.len()).unwrap();
@@ -58,7 +62,7 @@ fn figures_of_ended_processes_are_kept() {
     add(&mut sampler, PROGRAM, State::Running, 1);
     sampler.known.get_mut(&PROGRAM).unwrap().switches = (20, 25);
     add_moments(&mut sampler, 11);
-    let recording = sampler.finish(None, false);
+    let recording = sampler.finish(None, &options());
     is_about(recording.counts.user_s, 2.0 * 1.5);
     is_about(recording.counts.system_s, 2.0 * 0.2);
     assert_eq!((recording.counts.faults, recording.counts.voluntary_switches), (14, 5));
@@ -75,7 +79,7 @@ fn switches_of_threads_that_came_and_went_are_those_of_the_recorded_part() {
         add_moments(&mut sampler, 11);
         sampler.over = Some(sampler.began + SPAN * 40);
         sampler.status = Some(Reaped { pid: PROGRAM, end: End::Exit(0), switches: 1000 });
-        sampler.finish(ended, false).counts.voluntary_switches
+        sampler.finish(ended, &options()).counts.voluntary_switches
     };
     assert_eq!(switches(Some(Ended::Exit(0))), 250);
     // If it was ended, the kernel's figure is of the children's end, too.

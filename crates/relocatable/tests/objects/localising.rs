@@ -49,7 +49,6 @@ fn other_files_are_refused() {
 #[test]
 fn a_list_of_symbols_by_number_is_taken_out() {
     use object::Object as _;
-    const ADDRSIG: u32 = 0x6fff_4c03;
     let mut file = Object::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little);
     let text = file.add_section(Vec::new(), b".text".to_vec(), SectionKind::Text);
     file.append_section_data(text, &[0xc3, 0xc3], 1);
@@ -65,8 +64,9 @@ fn a_list_of_symbols_by_number_is_taken_out() {
             flags: SymbolFlags::None,
         });
     }
-    let list = file.add_section(Vec::new(), b".llvm_addrsig".to_vec(), SectionKind::Elf(ADDRSIG));
-    file.section_mut(list).flags = SectionFlags::Elf { sh_flags: u64::from(elf::SHF_EXCLUDE) };
+    let list = file.add_section(Vec::new(), b".llvm_addrsig".to_vec(), SectionKind::Other);
+    file.section_mut(list).flags =
+        SectionFlags::Elf { sh_type: elf::SectionType(0x6fff_4c03), sh_flags: elf::SHF_EXCLUDE };
     file.append_section_data(list, &[2], 1);
     let local = localise(&file.write().expect("an object"), &|name| name == b"malloc").expect("localised");
     let local = object::File::parse(local.as_slice()).expect("an object");

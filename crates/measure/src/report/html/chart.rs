@@ -176,7 +176,7 @@ pub(super) fn trade_off(results: &Results) -> Option<String> {
 /// How far a name begins to the right of its dot's middle.
 const NAME: f64 = 12.0;
 
-/// The number of the colour of an arm's line. That of stock, the first arm, is no other's.
+/// The number of the colour of an arm's line. Only stock, the first arm, has its own.
 pub(super) fn colour(arm: usize) -> usize {
     if arm == 0 { 0 } else { 1 + (arm - 1) % 12 }
 }
