@@ -25,8 +25,9 @@ const WORK_SECONDS: f64 = 0.017;
 /// The greatest slowness that the budget allows for. Without a limit, noise would make the budget useless.
 const SLOWEST: f64 = 3.0;
 
-/// How far above the figures the whole tier may be.
-const SLACK: f64 = 1.4;
+/// How far above the figures the whole tier may be. Machines differ in the cost of system calls and page faults too, of
+/// which [`work`] has none: on a second virtual machine of the same kind, the same tests took 1.3 times as long.
+const SLACK: f64 = 1.6;
 
 /// The contents of `budget.toml`.
 #[derive(Debug, Deserialize)]

@@ -78,7 +78,7 @@ pub(crate) fn candidates(folder: &Path, image: Option<&Path>) -> Result<Candidat
 /// Counts what is left in a folder of programs beside its grafts: the linked programs, and the scripts.
 ///
 /// # Errors
-/// As for [`candidates`].
+/// The folder, or one in it, cannot be read.
 pub fn beside_grafts(folder: &Path, grafts: &[PathBuf]) -> Result<(usize, usize), Error> {
     let Candidates { files, scripts, .. } = candidates(folder, None)?;
     Ok((files.iter().filter(|path| !grafts.contains(path) && is_program(path)).count(), scripts))
