@@ -14,6 +14,8 @@ pub struct Group {
     /// The parts of ten that its tests are spread over. CI runs one part for each landing. Tests that share a large
     /// download are in one part.
     pub parts: &'static [u64],
+    /// Whether each part has all of its tests.
+    pub in_each: bool,
 }
 
 /// The number of parts.
@@ -26,6 +28,11 @@ pub const GROUPS: &[Group] = &[
     group("riscv64", "programs for riscv64, emulated", &[Arch::Riscv64], &[4, 5]),
     group("i686", "programs for i686", &[Arch::I686], &[6, 7]),
     group("arm", "programs for arm, emulated", &[Arch::Arm], &[8, 9]),
+    Group {
+        in_each: true,
+        // Any change of a type can break them.
+        ..group("workspace", "pages that change this program's source", &[], &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
+    },
     group("zig-musl", "hosts and C++ libraries that zig compiles", &[], &[2, 5]),
     group("zig-musls", "hosts that zig compiles, for three architectures", &[], &[6]),
     group("zigs", "several releases of zig, each with a musl of its own", &[], &[9]),
@@ -41,6 +48,7 @@ pub const GROUPS: &[Group] = &[
     group("released", "released static programs, at work", &[], &[3]),
     group("toolchains", "compilers of other languages", &[], &[9]),
     group("rust", "Rust with musl targets", &[Arch::Aarch64], &[0]),
+    group("systemd", "a Debian with systemd, which reads a unit", &[], &[1]),
     group("install", "packages, installed into a root folder", &[], &[]),
     group("site", "the site, with mdBook", &[], &[8]),
     group("child", "parts of other tests, which start them in a process of their own", &[], &[]),
@@ -48,7 +56,7 @@ pub const GROUPS: &[Group] = &[
 ];
 
 const fn group(name: &'static str, about: &'static str, arches: &'static [Arch], parts: &'static [u64]) -> Group {
-    Group { name, about, arches, parts }
+    Group { name, about, arches, parts, in_each: false }
 }
 
 impl Group {
@@ -57,8 +65,12 @@ impl Group {
         GROUPS.iter().find(|group| group.name == name)
     }
 
-    /// Returns the part that runs a test; `None` if none does.
-    pub fn part_of(&self, test: &str) -> Option<u64> {
+    /// Whether the part runs the test of that name.
+    pub fn is_in(&self, part: u64, test: &str) -> bool {
+        if self.in_each { self.parts.contains(&part) } else { self.part_of(test) == Some(part) }
+    }
+
+    fn part_of(&self, test: &str) -> Option<u64> {
         // FNV-1a: the parts are the same on every machine.
         let hash = test
             .bytes()
@@ -93,6 +105,7 @@ mod tests {
             counts[group.part_of(&format!("conformance/threads/{number}")).unwrap() as usize] += 1;
         }
         assert!(counts.iter().all(|count| (60..140).contains(count)), "{counts:?}");
-        assert_eq!(Group::find("hours").unwrap().part_of("a"), None);
+        assert!((0..PARTS).all(|part| !Group::find("hours").unwrap().is_in(part, "a")));
+        assert!((0..PARTS).all(|part| Group::find("workspace").unwrap().is_in(part, "a")));
     }
 }

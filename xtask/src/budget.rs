@@ -36,10 +36,13 @@ struct Figures {
     default: BTreeMap<String, f64>,
 }
 
-/// Returns the processor seconds of a program of the default tier, by the figures.
-pub(crate) fn allowed(tier: &str, program: &str) -> Option<f64> {
-    let figures: Figures = toml::from_str(FIGURES).ok()?;
-    (tier == "default").then(|| figures.default.get(program).copied()).flatten()
+/// Returns the processor seconds of each program of the default tier, by the figures.
+///
+/// # Errors
+/// When `budget.toml` is malformed.
+pub(crate) fn figures() -> Result<BTreeMap<String, f64>> {
+    let figures: Figures = toml::from_str(FIGURES).context("budget.toml is malformed")?;
+    Ok(figures.default)
 }
 
 /// Processor times of tests, in seconds.
@@ -114,14 +117,14 @@ impl Times {
     /// When the programs together took more than their budget; the message names the programs that exceed their
     /// figures.
     pub(crate) fn check(&self, programs: &[Program]) -> Result<()> {
-        let figures: Figures = toml::from_str(FIGURES).context("budget.toml is malformed")?;
+        let figures = figures()?;
         let factor = median(&self.slowness).clamp(1.0, SLOWEST);
         let names = programs.iter().map(|program| program.name.as_str());
-        let grown = self.over(&figures.default, factor * SLACK, names);
+        let grown = self.over(&figures, factor * SLACK, names);
         println!(
             "budget: {:.0} s of {:.0} s, on a machine that takes {factor:.2} of the figures' time",
             self.total(),
-            figures.default.values().sum::<f64>() * factor * SLACK,
+            figures.values().sum::<f64>() * factor * SLACK,
         );
         match grown {
             Some(grown) => bail!(
@@ -212,8 +215,8 @@ mod tests {
 
     #[test]
     fn the_figures_are_readable() {
-        let figures: Figures = toml::from_str(FIGURES).unwrap();
-        assert!(figures.default.values().all(|seconds| *seconds >= 0.0) && figures.default.len() > 10);
+        let figures = figures().unwrap();
+        assert!(figures.values().all(|seconds| *seconds >= 0.0) && figures.len() > 10);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! children use between two lines of its output is the time of one test. Programs with many tests are run in several
 //! jobs, so that no processor is idle at the end.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -59,7 +60,7 @@ pub(crate) fn run(programs: &[Program], selection: &Selection, slow: bool) -> Re
     let began = Instant::now();
     let folder = programs::folder()?;
     let last = Times::read(&folder);
-    let jobs = jobs(programs, &last, if slow { "slow" } else { "default" });
+    let jobs = jobs(programs, &last, slow)?;
     let queue = Mutex::new(jobs.into_iter());
     let state = Mutex::new(State::default());
     let work = || -> Result<()> {
@@ -110,12 +111,13 @@ pub(crate) fn run(programs: &[Program], selection: &Selection, slow: bool) -> Re
 
 /// Divides the tests into jobs. Jobs that took longest in the last run come first, since the last job should be short.
 /// Programs that never ran come before all.
-fn jobs<'p>(programs: &'p [Program], last: &Times, tier: &str) -> Vec<Job<'p>> {
+fn jobs<'p>(programs: &'p [Program], last: &Times, slow: bool) -> Result<Vec<Job<'p>>> {
     let mut jobs = Vec::new();
+    let figures = if slow { BTreeMap::new() } else { budget::figures()? };
     for program in programs {
         let known = |test: &Test| last.seconds_of(&program.name, &test.name);
         // The budget gives the time of a program that never ran.
-        let average = budget::allowed(tier, &program.name).map_or(1.0, |all| all / program.tests.len().max(1) as f64);
+        let average = figures.get(&program.name).map_or(1.0, |all| all / program.tests.len().max(1) as f64);
         let mut job = Job { program, tests: Vec::new(), number: 0, seconds: 0.0 };
         for test in &program.tests {
             let seconds = known(test).unwrap_or(average);
@@ -129,7 +131,7 @@ fn jobs<'p>(programs: &'p [Program], last: &Times, tier: &str) -> Vec<Job<'p>> {
         jobs.push(job);
     }
     jobs.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
-    jobs
+    Ok(jobs)
 }
 
 impl Job<'_> {

@@ -76,7 +76,8 @@ pub(crate) fn fast(arguments: &[String]) -> Result<()> {
 }
 
 /// `cargo xtask test-slow [--slowest N] [--part N] [NAME [FILTER]..]`: runs the tests marked `#[ignore]`, all or one
-/// part of ten; then prints the table of donors by situation.
+/// part of ten. When all have passed, prints the table of donors by situation: the last lines of a failed run are the
+/// reasons.
 pub(crate) fn slow(arguments: &[String]) -> Result<()> {
     let asked = TestOptions::parse(arguments)?;
     let mut selection = Selection::parse(&asked.rest)?;
@@ -99,9 +100,9 @@ pub(crate) fn slow(arguments: &[String]) -> Result<()> {
         built(&selection, true)?;
     }
     conformance::forget()?;
-    let outcome = runner::run(&programs, &selection, true);
+    let times = runner::run(&programs, &selection, true)?;
     conformance::print();
-    println!("{}", outcome?.slowest(asked.slowest.unwrap_or(SLOWEST)));
+    println!("{}", times.slowest(asked.slowest.unwrap_or(SLOWEST)));
     Ok(())
 }
 

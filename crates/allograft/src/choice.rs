@@ -17,7 +17,12 @@ use crate::similar::similar;
 /// The name of string functions alone, for `--donor` and as an arm of `bench`: musl's own allocator stays.
 pub(crate) const STRINGS: &str = "strings";
 /// The other name of [`STRINGS`] that is taken.
-pub(crate) const NONE: &str = "none";
+const NONE: &str = "none";
+
+/// Returns the name that is meant by what a user typed: [`STRINGS`] for `none`, in any case.
+pub(crate) fn meant(typed: &str) -> &str {
+    if typed.eq_ignore_ascii_case(NONE) { STRINGS } else { typed }
+}
 
 /// In the user's spelling. Commands may rename an option or change its help by `mut_arg`, under the names that clap
 /// gives: those of the fields.
@@ -135,11 +140,8 @@ impl TypedValueParser for DonorNames {
     fn parse_ref(&self, parser: &clap::Command, _: Option<&clap::Arg>, word: &OsStr) -> Result<String, clap::Error> {
         let typed = word.to_string_lossy();
         let names = (self.0)();
-        if let Some(name) = names.iter().find(|name| name.eq_ignore_ascii_case(&typed)) {
+        if let Some(name) = names.iter().find(|name| name.eq_ignore_ascii_case(meant(&typed))) {
             return Ok((*name).to_owned());
-        }
-        if names.contains(&STRINGS) && typed.eq_ignore_ascii_case(NONE) {
-            return Ok(STRINGS.to_owned());
         }
         let tip = match similar(&typed, names.iter().copied()) {
             _ if inspector::name::is_reported(&typed.to_lowercase()) => {

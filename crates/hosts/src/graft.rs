@@ -122,7 +122,8 @@ fn folder_in_place(
     // Only folders with hosts are locked: in others, the user need not have the right to write.
     let files = tried.iter().map(|(path, _)| path.clone()).collect();
     let ahead = tried.into_iter().filter_map(|(path, tried)| Some((path, tried?))).collect();
-    let hosts = Hosts::Folder { folder: folder.to_owned(), kind: FolderKind::Installation, files, skipped, scripts };
+    let kind = FolderKind::Installation { scripts };
+    let hosts = Hosts::Folder { folder: folder.to_owned(), kind, files, skipped };
     let grafts = in_place(hosts, ahead, planner, observe)?;
     Ok(grafts.map(|grafts| Grafts { installation: Some(folder.to_owned()), scripts, ..grafts }))
 }
@@ -204,16 +205,12 @@ fn prepare_current(mut host: HostFile, planner: &mut Planner<'_>) -> Result<(Hos
 
 /// Writes the graft of `host` to the file `out`, replacing any file there.
 fn to_file(host: HostFile, out: &Path, planner: &mut Planner<'_>) -> Result<Pending<Grafts>, Error> {
-    let (out, replaced) = out::graft(out, &host, planner.request.force)?;
+    let (out, replaced) = out::graft(out, &host, planner.request.force, |there| out::is_graft_of(there, &host))?;
     let (host, prepared) = prepare_current(host, planner)?;
     let bytes = host.bytes()?;
     let (request, watch) = (planner.request, planner.watch);
     let (mut grafted, ready) = prepared.elsewhere(out.clone(), bytes, planner)?;
-    if let Some(replaced) = replaced.filter(|there| there.sha256().is_ok_and(|it| *it != grafted.graft_sha256)) {
-        // A file that is replaced by force need not be a host.
-        let carried = prepared::read(&out, replaced.bytes()?).map(|host| host.carried().clone());
-        grafted.replaced = carried.unwrap_or_default();
-    }
+    grafted.replaced = replaced.and_then(|there| replaced_by(&there, &grafted)).unwrap_or_default();
     let ready = ready.map(|ready| ready.graft(bytes)).transpose()?;
     let sink = Sink::of_graft(request, Purpose::Write, [out.as_path()], watch)?;
     sink.write(Grafts::new(vec![grafted], Vec::new()), |grafts, transaction| {
@@ -222,6 +219,15 @@ fn to_file(host: HostFile, out: &Path, planner: &mut Planner<'_>) -> Result<Pend
         grafts.hosts[0].notes.extend(lost.iter().map(ToString::to_string));
         transaction.write(new, &out)
     })
+}
+
+/// Returns what the file carries that a graft replaces; `None` if it is the same graft, or, replaced by force, no host.
+fn replaced_by(there: &HostFile, grafted: &Grafted) -> Option<Carried> {
+    if there.sha256().ok()? == grafted.graft_sha256 {
+        return None;
+    }
+    let host = prepared::read(there.path(), there.bytes().ok()?).ok()?;
+    Some(host.carried().clone())
 }
 
 impl PreparedGraft {

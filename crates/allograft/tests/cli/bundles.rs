@@ -195,6 +195,13 @@ fn zip_keeps_every_other_entry(pack: fn(&Lab, &str) -> std::path::PathBuf) {
     lab.run(["graft", "sdk.zip", "-o", "out.zip"]).exits(0);
     lab.run(["graft", "sdk.zip", "-o", "again.zip"]).exits(0);
     assert!(fs::read(lab.path("out.zip")).unwrap() == fs::read(lab.path("again.zip")).unwrap());
+    // An earlier graft is replaced; a bundle without one stays, unless `--force` is given.
+    lab.run(["graft", "sdk.zip", "-o", "again.zip"]).exits(0);
+    let other = lab.put("other.zip", &[&fs::read(&path).unwrap()[..], b" "].concat());
+    let refused = lab.changes_nothing(3, ["graft", "sdk.zip", "-o", "other.zip"]);
+    refused.says(&["`other.zip` exists and is not a graft of `sdk.zip`", "`--force` replaces it"]);
+    lab.run(["graft", "sdk.zip", "-o", "other.zip", "--force"]).exits(0);
+    assert!(fs::read(other).unwrap() == fs::read(lab.path("again.zip")).unwrap());
     let open = |path: &Path| zip::ZipArchive::new(File::open(path).unwrap()).unwrap();
     let (mut before, mut after) = (open(&path), open(&lab.path("out.zip")));
     assert_eq!(before.comment(), after.comment());

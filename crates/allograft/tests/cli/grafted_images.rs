@@ -218,6 +218,12 @@ fn a_tar_keeps_its_entries_and_comes_back() {
     assert_eq!(new_names.len(), old.len() + 3, "a layer, a configuration, a manifest");
     lab.run(["undo", "new.tar", "-o", "stock.tar"]).exits(0);
     assert!(fs::read(lab.path("stock.tar")).unwrap() == fs::read(&tar).unwrap());
+    // Over the same stock image, but over no other file.
+    lab.run(["undo", "new.tar", "-o", "stock.tar"]).exits(0);
+    let other = fs::read(lab.path("other.tar")).unwrap();
+    let refused = lab.run(["undo", "new.tar", "-o", "other.tar"]).exits(2);
+    refused.says(&["cannot write to `other.tar`: another file is there", "help: "]);
+    assert!(fs::read(lab.path("other.tar")).unwrap() == other);
     // The layer does not depend on the form.
     put(&lab, "image", &layout);
     lab.run(["graft", "image", "-o", "folder"]).exits(0);

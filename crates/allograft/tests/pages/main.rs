@@ -87,7 +87,13 @@ fn trial(page: &str, section: Section) -> Trial {
 /// Returns the group of slow tests that a section belongs to, by the tools that it needs.
 fn group(section: &Section) -> Option<&'static str> {
     let needs = |tool: &str| section.needs.iter().any(|need| need == tool);
-    let groups = [("rust-musl", "rust"), ("bazel", "bazel"), ("xz", "projects"), ("zig", "zig-musl")];
+    let groups = [
+        ("workspace", "workspace"),
+        ("rust-musl", "rust"),
+        ("bazel", "bazel"),
+        ("xz", "projects"),
+        ("zig", "zig-musl"),
+    ];
     let group = groups.into_iter().find(|(tool, _)| needs(tool)).map(|(_, group)| group);
     group.or(section.slow.then_some("minutes"))
 }

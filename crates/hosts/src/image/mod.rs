@@ -62,27 +62,20 @@ fn damaged(path: &Path, what: impl Into<String>) -> Error {
     Error::ImageChanged { path: path.to_owned(), reason: what.into() }
 }
 
-/// The place for a new image: a folder or a file, like the image, which has to be one that can be copied. With `force`,
-/// any existing file is replaced. Returns with it the file that is replaced.
-fn place_for(out: &Path, path: &Path, force: bool) -> Result<(PathBuf, Option<HostFile>), Error> {
-    match path.is_dir() {
-        true => {
-            layout::holds_its_blobs(path)?;
-            Ok((out::folder(out, Some(&path.canonicalize().context(path, "read")?))?, None))
-        }
-        false => out::graft(out, &HostFile::open(path.to_owned())?, force),
-    }
+/// The folder for a new image like the one in the folder `path`, which has to be one that can be copied.
+fn folder_for(out: &Path, path: &Path) -> Result<PathBuf, Error> {
+    layout::holds_its_blobs(path)?;
+    out::folder(out, Some(&path.canonicalize().context(path, "read")?))
 }
 
-/// Whether the file `there` may be lost to a graft of the image at `path`: it is empty, a copy of the image, or a
-/// grafted image.
-fn may_be_lost(there: &HostFile, path: &Path) -> Result<bool, Error> {
-    let is_graft = || opened(there.path()).is_ok_and(|there| matches!(origin_of(&there), Ok(Some(_))));
-    if there.start().is_empty() || is_graft() {
-        return Ok(true);
+/// The place for a graft of the image at `path`: a folder or a file, like the image. With `force`, any existing file is
+/// replaced. Returns with it the file that is replaced.
+fn place_for(out: &Path, path: &Path, force: bool) -> Result<(PathBuf, Option<HostFile>), Error> {
+    if path.is_dir() {
+        return Ok((folder_for(out, path)?, None));
     }
-    let digest = |file: &File, path: &Path| digest::of_file(file).context(path, "read");
-    Ok(digest(there.file(), there.path())? == digest(&File::open(path).context(path, "read")?, path)?)
+    let is_graft = |there: &HostFile| opened(there.path()).is_ok_and(|there| matches!(origin_of(&there), Ok(Some(_))));
+    out::graft(out, &HostFile::open(path.to_owned())?, force, |there| Ok(is_graft(there)))
 }
 
 /// The index of a layout.
@@ -114,12 +107,6 @@ pub(crate) fn graft(path: &Path, planner: &mut Planner<'_>) -> Result<Pending<Gr
         return Err(Error::Out { out: path.to_owned(), reason, help: "name the new one: `-o OUT`" });
     };
     let (out, there) = place_for(&wanted, path, planner.request.force)?;
-    if let Some(there) = &there
-        && !planner.request.force
-        && !may_be_lost(there, path)?
-    {
-        return Err(Error::OutIsOther { out: wanted, host: path.to_owned() });
-    }
     let sink = Sink::of_graft(planner.request, Purpose::Write, [out.as_path()], planner.watch)?;
     let given = opened(path)?;
     let origin = origin_of(&given)?;
@@ -161,12 +148,12 @@ pub(crate) fn graft(path: &Path, planner: &mut Planner<'_>) -> Result<Pending<Gr
     })
 }
 
-/// Writes the stock image of the graft at `path` to `out`.
+/// Writes the stock image of the graft at `path` to `wanted`.
 ///
 /// # Errors
-/// The image is not a graft, or has changed since.
-pub fn undo(path: &Path, out: &Path, watch: &Watch<'_>) -> Result<Pending<Vec<Undone>>, Error> {
-    let (out, _) = place_for(out, path, false)?;
+/// The image is not a graft, or has changed since; or the file `wanted` exists, and is neither empty nor that stock image.
+pub fn undo(path: &Path, wanted: &Path, watch: &Watch<'_>) -> Result<Pending<Vec<Undone>>, Error> {
+    let out = if path.is_dir() { folder_for(wanted, path)? } else { out::file(wanted, Some(path))? };
     let origin =
         origin_of(&opened(path)?)?.ok_or_else(|| damaged(path, "its index does not say that it is a graft"))?;
     let sink = Sink::open(Purpose::Write, [out.as_path()], watch)?;
@@ -177,6 +164,9 @@ pub fn undo(path: &Path, out: &Path, watch: &Watch<'_>) -> Result<Pending<Vec<Un
         true => digest::sha256(&fs::read(stock.join(INDEX)).context(&out, "read")?),
         false => File::open(&stock).and_then(|file| digest::of_file(&file)).context(&out, "read")?,
     };
+    if !path.is_dir() {
+        out::stock(wanted, &sha256)?;
+    }
     let (place, action, stock_sha256) = (out.clone(), UndoneAction::Restored, sha256.clone());
     let undone = Undone { path: place, action, stock_sha256, notes: Vec::new() };
     sink.write(vec![undone], |_, transaction| {

@@ -16,11 +16,12 @@ use crate::file::attributes;
 use crate::file::bundle::Format;
 use crate::file::host_file::{HostFile, Identity};
 use crate::file::names::{backup_path, record_path};
-use crate::file::signature::signature_of;
+use crate::file::signature::{Signature, signature_of};
 use crate::file::temporaries::new_file;
 use crate::host::Carried;
 use crate::host::planner::Planner;
 use crate::outcome::{Action, Bundle, Grafted, Grafts};
+use crate::packed::carried::carries_graft;
 use crate::packed::entry::{Entries, Libcs, is_libc};
 use crate::packed::{Editor, MOST_LIBC, Source, inside};
 use crate::prove::prepared;
@@ -121,6 +122,11 @@ fn survey(source: &Source<'_>, planner: &mut Planner<'_>) -> Result<Survey, Erro
     }
 }
 
+/// Whether the file is a bundle of this format that carries a graft. One that is damaged is not.
+fn is_graft(there: &HostFile, format: Format) -> bool {
+    there.signature() == Signature::Packed(format) && carries_graft(there.path(), format).unwrap_or(false)
+}
+
 /// Grafts every `libc.a` in the bundle at `host`, or on an error none.
 pub(crate) fn graft(
     host: &Path,
@@ -129,8 +135,10 @@ pub(crate) fn graft(
     observe: Observer<'_>,
 ) -> Result<Pending<Grafts>, Error> {
     let (request, watch) = (planner.request, planner.watch);
-    let place_for =
-        |out: &Path| out::graft(out, &HostFile::open(host.to_owned())?, request.force).map(|(place, _)| place);
+    let place_for = |out: &Path| {
+        let is_graft = |there: &HostFile| Ok(is_graft(there, format));
+        out::graft(out, &HostFile::open(host.to_owned())?, request.force, is_graft).map(|(place, _)| place)
+    };
     let out = request.out.as_deref().map(place_for).transpose()?;
     let place = out.as_deref().unwrap_or(host);
     let purpose = if out.is_some() { Purpose::Write } else { Purpose::Graft };

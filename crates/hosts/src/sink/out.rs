@@ -1,13 +1,13 @@
 //! The rule for where `-o` may write, the same for every target: it replaces no file that the user could miss.
 
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use crate::digest;
 use crate::error::{Error, IoContext, is_missing};
 use crate::file::host_file::HostFile;
 use crate::file::names::{folder_of, host_of_sidecar};
-use crate::file::signature::{Signature, is_tar};
 
 fn refuse(out: &Path, reason: &'static str, help: &'static str) -> Error {
     Error::Out { out: out.to_owned(), reason, help }
@@ -48,37 +48,66 @@ pub(crate) fn file(out: &Path, host: Option<&Path>) -> Result<PathBuf, Error> {
     }
 }
 
-/// The file to write a graft of `host` to. An existing file is replaced only if it is empty, a copy of the host, or a
-/// graft of the host's kind; with `force`, in any case. Returns with it the file that is replaced.
+/// The file to write a graft of `host` to. An existing file is replaced only if it is empty, a copy of the host, or
+/// `is_graft` says that it is a graft of the host's kind; with `force`, in any case. Returns with it the file that is
+/// replaced, unless that cannot be read.
 ///
 /// # Errors
-/// As for [`file`]; or an existing file would be lost.
-pub(crate) fn graft(out: &Path, host: &HostFile, force: bool) -> Result<(PathBuf, Option<HostFile>), Error> {
+/// As for [`file`]; or an existing file would be lost, or cannot be read to tell.
+pub(crate) fn graft(
+    out: &Path,
+    host: &HostFile,
+    force: bool,
+    is_graft: impl FnOnce(&HostFile) -> Result<bool, Error>,
+) -> Result<(PathBuf, Option<HostFile>), Error> {
     let place = file(out, Some(host.path()))?;
     if !place.exists() {
         return Ok((place, None));
     }
-    let there = HostFile::open(place.clone())?;
-    match force || may_be_replaced(&there, host)? {
+    let there = match HostFile::open(place.clone()) {
+        Err(_) if force => return Ok((place, None)),
+        there => there?,
+    };
+    match force || there.start().is_empty() || is_copy(&there, host)? || is_graft(&there)? {
         true => Ok((place, Some(there))),
         false => Err(Error::OutIsOther { out: out.to_owned(), host: host.path().to_owned() }),
     }
 }
 
-/// Whether the file is empty, a copy of the host, or a graft of the host's kind. Packed bundles and images are not
-/// unpacked for this check: any file of the same format may be replaced.
-fn may_be_replaced(there: &HostFile, host: &HostFile) -> Result<bool, Error> {
-    if there.start().is_empty() {
-        return Ok(true);
+/// Checks that a stock file with this SHA-256 may be written to `out`, which [`file()`] has accepted.
+///
+/// # Errors
+/// A file is there already, and is neither empty nor that stock file; or it cannot be read.
+pub(crate) fn stock(out: &Path, sha256: &str) -> Result<(), Error> {
+    let found = File::open(out).and_then(|there| Ok((there.metadata()?.len(), digest::of_file(&there)?)));
+    match found {
+        Ok((0, _)) => Ok(()),
+        Ok((_, there)) if there == sha256 => Ok(()),
+        Ok(_) => {
+            let reason = "another file is there, and would be lost";
+            Err(refuse(out, reason, "choose another name, or delete that file"))
+        }
+        Err(error) if is_missing(&error) => Ok(()),
+        Err(error) => Err(error).context(out, "read"),
     }
-    let kind = host.signature();
-    if !matches!(kind, Signature::Archive | Signature::Executable) {
-        return Ok(there.signature() == kind && is_tar(there.start()) == is_tar(host.start()));
+}
+
+fn is_copy(there: &HostFile, host: &HostFile) -> Result<bool, Error> {
+    let size = |file: &HostFile| Ok::<_, Error>(file.file().metadata().context(file.path(), "read")?.len());
+    if there.start() != host.start() || size(there)? != size(host)? {
+        return Ok(false);
     }
+    // Opened again, because a bundle or an image may be too large for memory.
+    let digest = |path: &Path| File::open(path).and_then(|file| digest::of_file(&file)).context(path, "read");
+    Ok(digest(there.path())? == digest(host.path())?)
+}
+
+/// Whether an archive or an executable carries a graft, and is of the host's kind and architecture.
+///
+/// # Errors
+/// One of the two cannot be read.
+pub(crate) fn is_graft_of(there: &HostFile, host: &HostFile) -> Result<bool, Error> {
     let (found, stock) = (there.bytes()?, host.bytes()?);
-    if found == stock {
-        return Ok(true);
-    }
     let (Ok(report), Ok(of_stock)) = (inspector::inspect(found), inspector::inspect(stock)) else {
         return Ok(false);
     };
@@ -134,31 +163,57 @@ mod tests {
             fs::write(&path, bytes).unwrap();
             path
         };
-        let tar = [&[b'x'; 257][..], b"ustar", &[0; 250]].concat();
         let own = fs::read(std::env::current_exe().unwrap()).unwrap();
-        let hosts = [put("libc.a", b"!<arch>\n"), put("sdk.tar.gz", b"\x1f\x8b\x08host"), put("app.tar", &tar)];
-        let [libc, bundle, image] = &hosts;
-        let program = put("program", &own);
+        let hosts = [put("libc.a", b"!<arch>\n"), put("sdk.tar.gz", b"\x1f\x8b\x08host"), put("program", &own)];
+        let [libc, bundle, program] = &hosts;
         let others = [
-            (put("empty", b""), vec![libc, bundle, image, &program]),
+            (put("empty", b""), vec![libc, bundle, program]),
             (put("text", b"int main(void);\n"), vec![]),
             (put("binary", &[0, 1, 2, 255]), vec![]),
             (put("copy.a", b"!<arch>\n"), vec![libc]),
-            (put("other.tar.gz", b"\x1f\x8b\x08other"), vec![bundle]),
-            (put("other.tar", &[&tar[..], b"more"].concat()), vec![image]),
-            (put("copy", &own), vec![&program]),
+            (put("copy.tar.gz", b"\x1f\x8b\x08host"), vec![bundle]),
+            (put("other.tar.gz", b"\x1f\x8b\x08tsoh"), vec![]),
+            (put("copy", &own), vec![program]),
+            (put("changed", &[&own[..own.len() - 1], &[!own[own.len() - 1]]].concat()), vec![]),
             (put("other.zip", b"PK\x03\x04"), vec![]),
         ];
         for (there, may) in &others {
-            for host in hosts.iter().chain([&program]) {
+            for host in &hosts {
                 let file = HostFile::open(host.clone()).unwrap();
-                let (kept, forced) = (graft(there, &file, false), graft(there, &file, true));
-                assert!(forced.is_ok(), "{} {}", there.display(), host.display());
+                let kept = graft(there, &file, false, |there| is_graft_of(there, &file));
                 match may.contains(&host) {
                     true => assert!(kept.is_ok(), "{} {}", there.display(), host.display()),
                     false => assert!(matches!(kept, Err(Error::OutIsOther { .. })), "{}: {kept:?}", there.display()),
                 }
+                // The other way to say that it is a graft.
+                assert!(graft(there, &file, false, |_| Ok(true)).is_ok(), "{}", there.display());
+                let forced = graft(there, &file, true, |_| unreachable!("a forced graft replaces any file"));
+                assert!(forced.is_ok_and(|(_, replaced)| replaced.is_some()), "{}", there.display());
             }
         }
+    }
+
+    #[test]
+    fn what_stock_may_replace() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("stock.tar");
+        let stock = |bytes: &[u8]| super::stock(&place, &digest::sha256(bytes));
+        assert!(stock(b"stock").is_ok());
+        for (there, may) in [(&b""[..], true), (b"stock", true), (b"other", false)] {
+            fs::write(&place, there).unwrap();
+            assert_eq!(stock(b"stock").is_ok(), may, "{there:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_replaced_by_force_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let (host, there) = (folder.path().join("libc.a"), folder.path().join("there"));
+        fs::write(&host, b"!<arch>\n").unwrap();
+        // A file that even root cannot read: its first read fails with EIO.
+        std::os::unix::fs::symlink("/proc/self/mem", &there).unwrap();
+        let host = HostFile::open(host).unwrap();
+        assert!(matches!(graft(&there, &host, false, |_| Ok(true)), Err(Error::Io { .. })));
+        assert!(graft(&there, &host, true, |_| Ok(true)).is_ok_and(|(_, replaced)| replaced.is_none()));
     }
 }

@@ -36,8 +36,6 @@ pub(crate) enum Hosts {
         /// Possible hosts, sorted by path.
         files: Vec<PathBuf>,
         skipped: Vec<Skipped>,
-        /// The number of scripts among the programs of an installation.
-        scripts: usize,
     },
 }
 
@@ -47,7 +45,10 @@ pub(crate) enum FolderKind {
     /// It has files called `libc.a`: a toolchain, a sysroot, an SDK. These are its hosts; its programs are tools.
     Toolchain,
     /// It has none: an installation, whose programs are its hosts.
-    Installation,
+    Installation {
+        /// The number of scripts among its programs.
+        scripts: usize,
+    },
 }
 
 impl Hosts {
@@ -58,7 +59,8 @@ impl Hosts {
         let folder = folder.to_owned();
         if found.archives.is_empty() && found.skipped.is_empty() {
             let programs::Candidates { files, skipped, scripts } = candidates(&folder, root)?;
-            return Ok(Hosts::Folder { folder, kind: FolderKind::Installation, files, skipped, scripts });
+            let kind = FolderKind::Installation { scripts };
+            return Ok(Hosts::Folder { folder, kind, files, skipped });
         }
         let mut skipped = found.skipped;
         let mut files = Vec::new();
@@ -68,13 +70,13 @@ impl Hosts {
                 Some(found) => skipped.push(Skipped::new(path, found)),
             }
         }
-        Ok(Hosts::Folder { folder, kind: FolderKind::Toolchain, files, skipped, scripts: 0 })
+        Ok(Hosts::Folder { folder, kind: FolderKind::Toolchain, files, skipped })
     }
 
     /// The folder, if its programs are the hosts.
     pub(crate) fn installation(&self) -> Option<&Path> {
         match self {
-            Hosts::Folder { folder, kind: FolderKind::Installation, .. } => Some(folder),
+            Hosts::Folder { folder, kind: FolderKind::Installation { .. }, .. } => Some(folder),
             _ => None,
         }
     }
@@ -82,8 +84,8 @@ impl Hosts {
     /// The number of scripts among the programs of an installation.
     pub(crate) fn scripts(&self) -> usize {
         match self {
-            Hosts::Folder { scripts, .. } => *scripts,
-            Hosts::File(_) => 0,
+            Hosts::Folder { kind: FolderKind::Installation { scripts }, .. } => *scripts,
+            Hosts::Folder { .. } | Hosts::File(_) => 0,
         }
     }
 
@@ -108,7 +110,7 @@ impl Hosts {
     ) -> Result<(Vec<T>, Vec<Skipped>), Error> {
         let (folder, kind, files, mut skipped) = match self {
             Hosts::File(file) => return Ok((vec![take(file.current()?, planner)?], Vec::new())),
-            Hosts::Folder { folder, kind, files, skipped, .. } => (folder, kind, files, skipped),
+            Hosts::Folder { folder, kind, files, skipped } => (folder, kind, files, skipped),
         };
         let mut taken = Vec::new();
         for path in files {
@@ -121,7 +123,7 @@ impl Hosts {
                         None => taken.push(take(file, planner)?),
                     }
                 }
-                FolderKind::Installation => match left_alone::check(file.path(), file.bytes()?) {
+                FolderKind::Installation { .. } => match left_alone::check(file.path(), file.bytes()?) {
                     Err(program) => skipped.extend(program),
                     Ok(()) => {
                         let path = file.path().to_owned();
@@ -144,7 +146,7 @@ impl Hosts {
         Err(match (kind, skipped.is_empty()) {
             (_, true) => Error::NoHostInFolder { folder },
             (FolderKind::Toolchain, false) => Error::NothingGraftable { programs: programs(&folder)?, folder, skipped },
-            (FolderKind::Installation, false) => Error::NoProgramGraftable { folder, skipped },
+            (FolderKind::Installation { .. }, false) => Error::NoProgramGraftable { folder, skipped },
         })
     }
 }

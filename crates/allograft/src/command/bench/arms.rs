@@ -8,7 +8,7 @@ use format::Arch;
 use hosts::{Candidate, Request};
 use measure::results::Origin;
 
-use crate::choice::{NONE, STRINGS};
+use crate::choice::{STRINGS, meant};
 use crate::failure::Failure;
 use crate::setting;
 use crate::similar::similar;
@@ -128,8 +128,8 @@ pub(super) struct Selection<'l> {
 impl Selection<'_> {
     /// The names of `--donors`, or `all`.
     fn names(&self) -> Vec<String> {
-        let name = |name: &String| if name == NONE { STRINGS.to_owned() } else { name.clone() };
-        self.names.map_or_else(|| vec![ALL.to_owned()], |names| names.iter().map(name).collect())
+        self.names
+            .map_or_else(|| vec![ALL.to_owned()], |names| names.iter().map(|name| meant(name).to_owned()).collect())
     }
 
     /// Whether `all` is among the names.
