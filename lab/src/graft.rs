@@ -4,15 +4,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use measure::case::Invocation;
 use measure::executor::{CallsRun, Executor, MemoryRun, RunError, TimedRun};
 use measure::process::Processes;
 use measure::session::Plan;
 use measure::statistics::Spread;
-use tools::{command, workspace};
+use tools::{command, table, workspace};
 use xtask::sessions;
-use zigcc::Arch;
 
 use crate::experiment::Bench;
 
@@ -20,7 +19,13 @@ use crate::experiment::Bench;
 const GOAL_MS: f64 = 50.0;
 const GOAL_MB: f64 = 64.0;
 
-/// Prints time and memory of a graft for each architecture of Debian's musl.
+/// Released programs: static ones of 44 and of 103 MB.
+const PROGRAMS: [&str; 2] = ["uv", "zuban"];
+/// The goals for a program: time for each 100 MB, and memory as a multiple of its size.
+const GOAL_MS_OF_100_MB: f64 = 1000.0;
+const GOAL_SIZES: f64 = 2.0;
+
+/// Prints time and memory of a graft for each architecture of Debian's musl, and for large programs.
 ///
 /// # Errors
 /// allograft does not build, or a graft fails.
@@ -29,34 +34,45 @@ pub(crate) fn bench() -> Result<()> {
     let allograft = command::build_allograft()?;
     let bench = Bench::at(workspace::build().join("bench").join("graft"))?;
     for arch in fixtures::DEBIAN {
-        graft(&allograft, arch, &bench)?;
+        let libc = fixtures::debian_musl(arch).libc;
+        let name = format!("Debian's libc.a for {}", arch.name());
+        graft(&allograft, &name, &libc, |_| (GOAL_MS, GOAL_MB), &bench)?;
+    }
+    table::prepare_named(&["corpus"])?;
+    let goals = |megabytes: f64| (megabytes / 100.0 * GOAL_MS_OF_100_MB, megabytes * GOAL_SIZES);
+    let corpus = fixtures::corpus::listed();
+    for name in PROGRAMS {
+        let released = corpus.iter().find(|released| released.name == name);
+        let released = released.with_context(|| format!("the corpus has no `{name}`"))?;
+        graft(&allograft, name, &fixtures::corpus::place(released), goals, &bench)?;
     }
     Ok(())
 }
 
-/// Measures grafts next to runs of a program that does nothing, whose cost is that of starting a process.
-fn graft(allograft: &Path, arch: Arch, bench: &Bench) -> Result<()> {
-    let libc = fixtures::debian_musl(arch).libc;
-    let out = bench.home.join(format!("libc-{}.a", arch.name()));
-    let arguments = ["-q".as_ref(), "graft".as_ref(), libc.as_os_str(), "-o".as_ref(), out.as_os_str()];
+/// Measures grafts of a file next to runs of a program that does nothing, whose cost is that of starting a process.
+/// `goals`: milliseconds and megabytes for a host of so many megabytes. A graft of a program includes its self-test.
+fn graft(allograft: &Path, title: &str, host: &Path, goals: impl Fn(f64) -> (f64, f64), bench: &Bench) -> Result<()> {
+    let out = bench.home.join(format!("graft-{title}"));
+    let arguments = ["-q".as_ref(), "graft".as_ref(), host.as_os_str(), "-o".as_ref(), out.as_os_str()];
     let names = ["floor (`true`)", "graft -o"];
     let floor = sessions::arm(names[0], Path::new("true"), [""; 0]);
     let case = sessions::case("graft", vec![floor, sessions::arm(names[1], allograft, arguments)]);
     let plan = Plan { most_rounds: 60, budget: Duration::from_secs(60), ..bench.plan(20, 1.0) };
     let session = sessions::compare(&case, &plan, &mut NewFile { processes: Processes::default(), out })?;
-    let bytes = fs::metadata(&libc)?.len();
+    let bytes = fs::metadata(host)?.len();
+    let (goal_ms, goal_mb) = goals(bytes as f64 / 1e6);
     let rounds = session.arms[0].runs.len();
-    println!("graft of Debian's libc.a for {} ({bytes} bytes), {rounds} runs beside as many of `true`:", arch.name());
+    println!("graft of {title} ({bytes} bytes), {rounds} runs beside as many of `true`:");
     for (name, runs) in names.into_iter().zip(&session.arms) {
         if let Some(spread) = Spread::new(&sessions::seconds(runs)) {
-            let goal = if name == names[1] { format!("   goal {GOAL_MS} ms") } else { String::new() };
+            let goal = if name == names[1] { format!("   goal {goal_ms:.0} ms") } else { String::new() };
             let (median, low, high) = (spread.median * 1e3, spread.min * 1e3, spread.max * 1e3);
             println!("  {name:<16} median {median:>7.2} ms   min {low:>7.2}   max {high:>7.2}{goal}");
         }
     }
     match sessions::megabytes(&session.arms[1]) {
         Some(peak) => {
-            println!("  {:<16} {peak:>14.1} MB                              goal {GOAL_MB} MB", "peak memory")
+            println!("  {:<16} {peak:>14.1} MB                              goal {goal_mb:.0} MB", "peak memory")
         }
         None => println!(
             "  {:<16} not measured: {}",

@@ -197,11 +197,12 @@ impl Graft {
             grafts.hosts.iter_mut().for_each(|host| host.notes.extend(keeps.clone()));
         });
         commit_reported(grafts, |grafts| {
-            warnings(grafts, output);
+            let places = Places { out: out.as_deref(), typed: &typed };
+            warnings(grafts, &places, output);
             if output.json {
                 output.document(json::Grafts::from(grafts))
             } else {
-                output.text(&summary(grafts, &Places { out: out.as_deref(), typed: &typed }, output))
+                output.text(&summary(grafts, &places, output))
             }
         })?;
         Ok(ExitCode::SUCCESS)
@@ -209,7 +210,7 @@ impl Graft {
 }
 
 /// Prints the warnings and notes about the grafts.
-fn warnings(grafts: &Grafts, output: &Output) {
+fn warnings(grafts: &Grafts, places: &Places<'_>, output: &Output) {
     let mut by_reason: BTreeMap<&str, Vec<&Path>> = BTreeMap::new();
     for skipped in &grafts.skipped {
         by_reason.entry(&skipped.reason).or_default().push(&skipped.path);
@@ -219,12 +220,14 @@ fn warnings(grafts: &Grafts, output: &Output) {
             // An image may have a thousand programs that are dynamic.
             [first, _, _, _, ..] if grafts.image.is_some() && !output.verbose => {
                 let others = paths.len() - 1;
-                output
-                    .note(format_args!("skipped `{}` and {others} more (`-v` lists them): {reason}", first.display()));
+                output.note(format_args!(
+                    "skipped `{}` and {others} more (`-v` lists them): {reason}",
+                    places.shown(first).display()
+                ));
             }
             _ => {
                 for path in paths {
-                    output.note(format_args!("skipped `{}`: {reason}", path.display()));
+                    output.note(format_args!("skipped `{}`: {reason}", places.shown(path).display()));
                 }
             }
         }
@@ -235,12 +238,12 @@ fn warnings(grafts: &Grafts, output: &Output) {
     }
     for host in &grafts.hosts {
         for note in &host.notes {
-            output.warn(format_args!("`{}` {note}", host.path.display()));
+            output.warn(format_args!("`{}` {note}", places.shown(&host.path).display()));
         }
     }
     if let Some(bundle) = &grafts.bundle {
         for note in &bundle.notes {
-            output.warn(format_args!("`{}` {note}", bundle.path.display()));
+            output.warn(format_args!("`{}` {note}", places.shown(&bundle.path).display()));
         }
     }
     for note in &grafts.notes {
@@ -254,7 +257,7 @@ fn warnings(grafts: &Grafts, output: &Output) {
             output.warn(format_args!(
                 "`{}` has a fork that does not tell the allocator (musl before 1.2.2): programs with threads must not \
                  allocate in a forked child",
-                host.path.display()
+                places.shown(&host.path).display()
             ));
         }
     }

@@ -241,6 +241,10 @@ fn zip_keeps_every_other_entry(pack: fn(&Lab, &str) -> std::path::PathBuf) {
 fn a_name_that_swift_would_not_take_is_told() {
     let lab = Lab::new();
     pack_tar(&lab, "sdk.tgz", "gnu");
+    // In the user's spelling, whether the file is new or replaced.
+    for _ in 0..2 {
+        lab.run(["graft", "sdk.tgz", "-o", "out.tgz"]).exits(0).says(&["`out.tgz` does not end in `.tar.gz`"]);
+    }
     lab.run(["graft", "sdk.tgz"]).exits(0).says(&["does not end in `.tar.gz`"]);
 }
 

@@ -45,41 +45,57 @@ pub(crate) fn serves(program: &Path, donor: &str) {
 }
 
 #[test]
-fn merged_in_place_and_given_back() {
+fn a_program_of_glibc_is_merged_and_given_back() {
     let lab = Lab::new();
-    let programs = [
-        (glibc(&lab, "pie", SOURCE, &["-lpthread"]), "pie", "glibc"),
-        (glibc(&lab, "fixed", SOURCE, &["-no-pie", "-fno-pie", "-lpthread"]), "fixed", "glibc"),
-        (musl(&lab, "ofmusl", true), "ofmusl", "musl"),
-        (musl(&lab, "fixedmusl", false), "fixedmusl", "musl"),
-    ];
-    for (stock, name, libc) in programs {
-        let path = lab.path(name);
-        assert!(lab.changes_nothing(0, ["graft", name, "--dry-run"]).out.contains("would graft"));
-        let ran = lab.run(["graft", name, "--json", "--set", "purge_delay=0", "--try", "--", "one", "two"]).exits(0);
-        let host = &ran.json()["hosts"][0];
-        assert_eq!((host["link"].as_str(), host["action"].as_str()), (Some("dynamic"), Some("grafted")));
-        assert_eq!(host["tried"][0], "self-test: passed");
-        assert!(host["tried"][1].as_str().unwrap().contains("exit status: 0 and the same 8 bytes"), "{host}");
-        serves(&path, "snmalloc");
-        let inspected = lab.run(["inspect", name, "--expect", "snmalloc", "--json"]).exits(0).json();
-        let graft = &inspected["files"][0]["graft"];
-        assert_eq!(graft["way"], "graft", "{graft}");
-        assert!(
-            graft["detail"].as_str().unwrap().contains("before that of every library, LD_PRELOAD's too"),
-            "{graft}"
-        );
-        let verified = lab.run(["verify", name]).exits(0).out;
-        for check in ["lookup", "program", "symbols", "relocations", "dynamic", "donor", "bytes", "self-test: passed"] {
-            assert!(verified.contains(check), "{check}: {verified}");
-        }
-        assert!(lab.changes_nothing(0, ["graft", name, "--set", "purge_delay=0"]).out.contains("unchanged"));
-        let again = lab.run(["graft", name, "--donor", "mimalloc"]).exits(0).out;
-        assert!(again.contains(&format!("come before {libc}'s")), "{again}");
-        serves(&path, "mimalloc");
-        lab.run(["undo", name]).exits(0);
-        assert!(fs::read(&path).unwrap() == stock, "{name} is stock again");
+    let stock = glibc(&lab, "pie", SOURCE, &["-lpthread"]);
+    merged_in_place_and_given_back(&lab, &stock, "pie", "glibc");
+}
+
+#[test]
+fn a_program_of_glibc_at_fixed_addresses_is_merged_and_given_back() {
+    let lab = Lab::new();
+    let stock = glibc(&lab, "fixed", SOURCE, &["-no-pie", "-fno-pie", "-lpthread"]);
+    merged_in_place_and_given_back(&lab, &stock, "fixed", "glibc");
+}
+
+#[test]
+fn a_program_of_musl_is_merged_and_given_back() {
+    let lab = Lab::new();
+    let stock = musl(&lab, "ofmusl", true);
+    merged_in_place_and_given_back(&lab, &stock, "ofmusl", "musl");
+}
+
+#[test]
+fn a_program_of_musl_at_fixed_addresses_is_merged_and_given_back() {
+    let lab = Lab::new();
+    let stock = musl(&lab, "fixedmusl", false);
+    merged_in_place_and_given_back(&lab, &stock, "fixedmusl", "musl");
+}
+
+/// Merges donors into the program `name`, whose bytes are `stock`, and undoes it.
+fn merged_in_place_and_given_back(lab: &Lab, stock: &[u8], name: &str, libc: &str) {
+    let path = lab.path(name);
+    assert!(lab.changes_nothing(0, ["graft", name, "--dry-run"]).out.contains("would graft"));
+    let ran = lab.run(["graft", name, "--json", "--set", "purge_delay=0", "--try", "--", "one", "two"]).exits(0);
+    let host = &ran.json()["hosts"][0];
+    assert_eq!((host["link"].as_str(), host["action"].as_str()), (Some("dynamic"), Some("grafted")));
+    assert_eq!(host["tried"][0], "self-test: passed");
+    assert!(host["tried"][1].as_str().unwrap().contains("exit status: 0 and the same 8 bytes"), "{host}");
+    serves(&path, "snmalloc");
+    let inspected = lab.run(["inspect", name, "--expect", "snmalloc", "--json"]).exits(0).json();
+    let graft = &inspected["files"][0]["graft"];
+    assert_eq!(graft["way"], "graft", "{graft}");
+    assert!(graft["detail"].as_str().unwrap().contains("before that of every library, LD_PRELOAD's too"), "{graft}");
+    let verified = lab.run(["verify", name]).exits(0).out;
+    for check in ["lookup", "program", "symbols", "relocations", "dynamic", "donor", "bytes", "self-test: passed"] {
+        assert!(verified.contains(check), "{check}: {verified}");
     }
+    assert!(lab.changes_nothing(0, ["graft", name, "--set", "purge_delay=0"]).out.contains("unchanged"));
+    let again = lab.run(["graft", name, "--donor", "mimalloc"]).exits(0).out;
+    assert!(again.contains(&format!("come before {libc}'s")), "{again}");
+    serves(&path, "mimalloc");
+    lab.run(["undo", name]).exits(0);
+    assert!(fs::read(&path).unwrap() == stock, "{name} is stock again");
 }
 
 /// At fixed addresses, a function's address is that of the program's stub, for every library. So it is for those of
