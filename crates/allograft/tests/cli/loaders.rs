@@ -180,6 +180,50 @@ fn string_functions_go_in_with_the_allocator() {
     assert_eq!(fs::read(&loader).unwrap(), stock);
 }
 
+/// Returns the header's own entry in the program headers (PT_PHDR) of a file: its offset, and the offset and the size that
+/// it says; and the offset and the size of the program headers, by the ELF header.
+fn own_entries(file: &[u8]) -> (Vec<[usize; 3]>, [usize; 2]) {
+    let number = |at: usize, width: usize| {
+        file[at..at + width].iter().rev().fold(0, |number, byte| number << 8 | usize::from(*byte))
+    };
+    let (table, count) = (number(32, 8), number(56, 2));
+    let entries = (0..count).map(|index| table + index * 56).filter(|at| number(*at, 4) == 6);
+    (entries.map(|at| [at, number(at + 8, 8), number(at + 32, 8)]).collect(), [table, count * 56])
+}
+
+/// lld writes a PT_PHDR into a loader, GNU ld does not. It moves with the program headers, and `verify` looks at it.
+#[test]
+fn a_loader_that_says_where_its_program_headers_are() {
+    const PT_GNU_STACK: [u8; 4] = 0x6474_e551_u32.to_le_bytes();
+    let lab = Lab::new();
+    let (loader, program) = system(&lab, PROGRAM);
+    let mut stock = fs::read(&loader).unwrap();
+    let (none, [table, size]) = own_entries(&stock);
+    assert!(none.is_empty(), "{none:?}");
+    // The kernel does not look at a loader's PT_GNU_STACK.
+    let at = (table..table + size).step_by(56).find(|at| stock[*at..at + 4] == PT_GNU_STACK).unwrap();
+    let words = [table, table, table, size, size, 8].map(|word| (word as u64).to_le_bytes());
+    stock[at..at + 8].copy_from_slice(&[6, 0, 0, 0, 4, 0, 0, 0]);
+    stock[at + 8..at + 56].copy_from_slice(&words.concat());
+    fs::write(&loader, &stock).unwrap();
+    assert_eq!(says(&program), "done\n");
+    let path = loader.to_str().unwrap();
+    assert!(lab.run(["graft", path]).exits(0).out.contains("self-test: passed"));
+    assert!(says(&program).contains("snmalloc"), "{}", says(&program));
+    lab.run(["verify", path]).exits(0);
+    let graft = fs::read(&loader).unwrap();
+    let (own, [table, size]) = own_entries(&graft);
+    assert_eq!(own.iter().map(|[_, offset, size]| [*offset, *size]).collect::<Vec<_>>(), [[table, size]]);
+    // An offset that is not the table's.
+    let mut damaged = graft;
+    damaged[own[0][0] + 8] ^= 8;
+    lab.put("damaged.so", &damaged);
+    lab.put("stock.so", &stock);
+    lab.run(["verify", "damaged.so", "--stock", "stock.so", "--static-only"]).exits(1);
+    lab.run(["undo", path]).exits(0);
+    assert_eq!(fs::read(&loader).unwrap(), stock);
+}
+
 /// In a container image, the loader's graft goes into the layer on top, and all names of the file resolve to it.
 #[test]
 fn a_loader_in_an_image_is_grafted_and_comes_back() {
