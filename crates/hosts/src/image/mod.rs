@@ -167,7 +167,7 @@ pub fn undo(path: &Path, wanted: &Path, watch: &Watch<'_>) -> Result<Pending<Vec
     if !path.is_dir() {
         out::stock(wanted, &sha256)?;
     }
-    let (place, action, stock_sha256) = (out.clone(), UndoneAction::Restored, sha256.clone());
+    let (place, action, stock_sha256) = (wanted.to_owned(), UndoneAction::Restored, sha256.clone());
     let undone = Undone { path: place, action, stock_sha256, notes: Vec::new() };
     sink.write(vec![undone], |_, transaction| {
         if path.is_dir() {
