@@ -13,7 +13,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use fixtures::{Arch, ZigTarget};
 
 use tools::debian::Apt;
@@ -24,6 +24,8 @@ use crate::experiment::Bench;
 /// The newest lld of this machine's Debian release.
 const PACKAGE: &str = "lld-22";
 const LLVM: &str = "usr/lib/llvm-22";
+/// The donors of a link, without their variants.
+const DONORS: [&str; 6] = ["mimalloc", "mimalloc3", "jemalloc", "snmalloc", "rpmalloc", "scudo"];
 /// The number of modules, and of functions in each.
 const MODULES: usize = 12;
 const FUNCTIONS: usize = 40;
@@ -35,7 +37,7 @@ const FUNCTIONS: usize = 40;
 pub(crate) fn bench(arguments: &[String]) -> Result<()> {
     let Load { lld, bench: Bench { home, .. }, objects, allograft } = &load()?;
     let mut bench = Command::new(allograft);
-    bench.arg("bench").args(arguments);
+    bench.arg("bench").args(preloading(arguments)?);
     if !arguments.iter().any(|word| word.split('=').next() == Some("--threads")) {
         bench.args(["--threads", "1,8"]);
     }
@@ -45,6 +47,35 @@ pub(crate) fn bench(arguments: &[String]) -> Result<()> {
     bench.args(["--", "/bin/sh", "-c", line, "sh"]).arg(home.join("program"));
     bench.arg(&lld.libraries).arg(&lld.program).args(["--thinlto-jobs={threads}", "--threads={threads}", "--lto-O3"]);
     command::run(bench.args(objects))
+}
+
+/// Returns the arguments with every donor of `--donors` preloaded, and with that option if it is not among them: the
+/// shell hands a preloaded donor on to the linker, but a donor that is merged into the shell stays there.
+///
+/// # Errors
+/// An arm would be merged into the shell.
+fn preloading(arguments: &[String]) -> Result<Vec<String>> {
+    let (mut donors, mut others) = (None, Vec::new());
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        match word.strip_prefix("--donors=") {
+            Some(names) => donors = Some(names.to_owned()),
+            None if word == "--donors" => donors = words.next().cloned(),
+            None => others.push(word.clone()),
+        }
+    }
+    let mut arms = Vec::new();
+    for name in donors.as_deref().unwrap_or("all").split(',') {
+        match name.split(':').next().unwrap_or_default() {
+            "all" => arms.extend(DONORS.map(|donor| format!("{donor}:preload"))),
+            "profiles" => bail!("`profiles` cannot be preloaded; name donors with their profiles: `snmalloc:small`"),
+            "stock" | "glibc" | "tcmalloc" | "mesh" | "preload" => arms.push(name.to_owned()),
+            _ if name.split(':').any(|part| part == "preload") => arms.push(name.to_owned()),
+            _ => arms.push(format!("{name}:preload")),
+        }
+    }
+    others.extend(["--donors".to_owned(), arms.join(",")]);
+    Ok(others)
 }
 
 /// The parts of a link: the linker, a folder of this process's own, the modules, and allograft.
@@ -137,4 +168,25 @@ fn module(number: usize) -> String {
         text.push_str("unsigned values[32];\nvoid _start(void) { values[0] = f0_0(100, values); for (;;) ; }\n");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Donors without `:preload` were merged into the shell, and every arm linked with glibc's malloc.
+    #[test]
+    fn every_donor_is_preloaded() {
+        let of = |line: &str| {
+            let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+            preloading(&words).map(|words| words.join(" ")).map_err(|error| error.to_string())
+        };
+        let all = "mimalloc:preload,mimalloc3:preload,jemalloc:preload,snmalloc:preload,rpmalloc:preload,scudo:preload";
+        assert_eq!(of("--budget 6m").unwrap(), format!("--budget 6m --donors {all}"));
+        assert_eq!(of("--donors=all").unwrap(), format!("--donors {all}"));
+        let mixed = of("--donors glibc:arena_max=2,scudo,snmalloc:small,jemalloc:preload --threads 8").unwrap();
+        let arms = "glibc:arena_max=2,scudo:preload,snmalloc:small:preload,jemalloc:preload";
+        assert_eq!(mixed, format!("--threads 8 --donors {arms}"));
+        assert!(of("--donors profiles").unwrap_err().contains("cannot be preloaded"));
+    }
 }

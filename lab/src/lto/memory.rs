@@ -15,7 +15,7 @@ use nix::unistd::Pid;
 use sha2::{Digest, Sha256};
 
 use super::pages::{self, Pages};
-use super::{Linker, Load, load};
+use super::{DONORS, Linker, Load, load};
 use tools::command;
 
 use crate::experiment::Bench;
@@ -28,7 +28,7 @@ const LOOK: Duration = Duration::from_millis(10);
 #[derive(Debug, clap::Args)]
 pub(crate) struct MemoryArgs {
     /// The allocators, glibc's own first
-    #[arg(long, value_delimiter = ',', default_value = "mimalloc,mimalloc3,jemalloc,snmalloc,rpmalloc,scudo")]
+    #[arg(long, value_delimiter = ',', default_values = DONORS)]
     donors: Vec<String>,
     /// The linker's threads
     #[arg(long, default_value_t = 8)]
