@@ -250,15 +250,32 @@ pub(crate) fn carries(allograft: &Path, program: &Path, expected: &str) -> Resul
     let said = command::output(Command::new(allograft).args(["inspect", "--json"]).arg(program))?;
     let document: Value = serde_json::from_str(&said).context("`inspect --json` printed no JSON")?;
     let file = &document["files"][0];
-    let (name, version) = (&file["malloc"]["name"], &file["malloc"]["version"]);
+    let name = &file["malloc"]["name"];
     let shown = workspace::shown(program);
-    println!(
-        "{shown}: malloc {} {}, strings {}, {}",
-        name.as_str().unwrap_or("?"),
-        version.as_str().unwrap_or(""),
-        file["strings"].as_str().unwrap_or("?"),
-        file["link"].as_str().unwrap_or("?"),
-    );
+    println!("{shown}: {}", traits(file));
     ensure!(*name == expected, "`{shown}` carries {name}, expected `{expected}`");
     Ok(())
+}
+
+/// Returns the allocator, the string functions and the way of linking of a file of `inspect`'s document.
+fn traits(file: &Value) -> String {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let malloc = [text(&file["malloc"]["name"]), text(&file["malloc"]["version"])];
+    let malloc: Vec<String> = malloc.into_iter().flatten().collect();
+    let or_unknown = |value: &Value| text(value).unwrap_or_else(|| "?".to_owned());
+    format!("malloc {}, strings {}, {}", malloc.join(" "), or_unknown(&file["strings"]), or_unknown(&file["link"]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_allocator_without_a_version_is_named_alone() {
+        let file = |malloc: Value| serde_json::json!({ "malloc": malloc, "strings": "stock", "link": "static" });
+        let stock = serde_json::json!({ "name": "mallocng", "version": null });
+        assert_eq!(traits(&file(stock)), "malloc mallocng, strings stock, static");
+        let donor = serde_json::json!({ "name": "snmalloc", "version": "0.7.6" });
+        assert_eq!(traits(&file(donor)), "malloc snmalloc 0.7.6, strings stock, static");
+    }
 }

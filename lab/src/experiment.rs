@@ -49,6 +49,14 @@ pub(crate) struct Options {
     pub(crate) programs: Vec<String>,
 }
 
+/// Options of the experiments that print their figures and keep none.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub(crate) struct QuickArgs {
+    /// Little work and a single round, to see whether everything works
+    #[arg(long)]
+    pub(crate) quick: bool,
+}
+
 /// A run of an experiment. Its folder is locked until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Bench {
@@ -80,6 +88,11 @@ impl Bench {
         fs::create_dir_all(&home)?;
         let lock = folder::lock(&home.join(".lock"))?;
         Ok(Bench { home, quick: false, budget: Duration::ZERO, programs: Vec::new(), _lock: lock })
+    }
+
+    /// Returns the run as the user wants it: quick, or with `budget` for all timed runs.
+    pub(crate) fn within(self, args: QuickArgs, budget: Duration) -> Bench {
+        Bench { quick: args.quick, budget: if args.quick { Duration::ZERO } else { budget }, ..self }
     }
 
     /// Whether a program is among those that the user wants.
@@ -225,6 +238,11 @@ pub(crate) fn compared(input: Input, origins: &[Origin], cases: &[Case], plan: P
     })
 }
 
+/// Returns the words for all numbers of rounds from `least` to `most`.
+pub(crate) fn range(least: usize, most: usize) -> String {
+    if least == most { most.to_string() } else { format!("{least} to {most}") }
+}
+
 /// Runs `work` for each number below `count`, on all processors. Returns the results in the order of the numbers.
 ///
 /// # Errors
@@ -336,11 +354,11 @@ mod tests {
     #[test]
     fn a_quick_run_has_one_round_of_everything() {
         let folder = tempfile::tempdir().unwrap();
-        let whole = Bench { budget: Duration::from_secs(60), ..Bench::at(folder.path().to_owned()).unwrap() };
+        let bench = Bench::at(folder.path().to_owned()).unwrap();
+        let whole = bench.within(QuickArgs { quick: false }, Duration::from_secs(60));
         let plan = whole.plan(6, 0.5);
         assert_eq!((plan.budget, plan.least_rounds, plan.memory_runs), (Duration::from_secs(30), 6, 3));
-        let quick = Bench { quick: true, budget: Duration::ZERO, ..whole };
-        let plan = quick.plan(6, 0.5);
+        let plan = whole.within(QuickArgs { quick: true }, Duration::from_secs(60)).plan(6, 0.5);
         assert_eq!((plan.budget, plan.least_rounds, plan.memory_runs), (Duration::ZERO, 1, 1));
     }
 }

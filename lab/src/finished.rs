@@ -14,7 +14,7 @@ use xtask::page::Table;
 use xtask::sessions;
 
 use crate::builds::{Part, Workshop};
-use crate::experiment::Bench;
+use crate::experiment::{Bench, range};
 
 /// The goal for the ratio of the graft's time to the relinked program's: within 5 %.
 const GOAL: f64 = 1.05;
@@ -121,9 +121,10 @@ fn times(arms: &Programs, donor: &str, most_rounds: usize) -> Result<String> {
         );
     }
     let (least, most) = (rounds.iter().min().context("no cases")?, rounds.iter().max().context("no cases")?);
-    let rounds = if least == most { most.to_string() } else { format!("{least} to {most}") };
+    let rounds = range(*least, *most);
+    let unit = if *most == 1 { "round" } else { "rounds" };
     Ok(format!(
-        "map with {donor}, {rounds} rounds, median times; ratios within each round, \
+        "map with {donor}, {rounds} {unit}, median times; ratios within each round, \
          with the interval in which they lie at 95 %\n\n\
          | threads | stock | relinked | grafted | relinked to stock | grafted to stock | **grafted to relinked** |\n\
          | --- | --- | --- | --- | --- | --- | --- |\n{rows}"

@@ -1,10 +1,11 @@
 //! `cargo xtask bench heap`: the cost of a profile of the heap while it is taken, on the programs of the suite. The
 //! cost while none is taken is in that of `counting`: one comparison serves both.
 
+use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use measure::case::{Arm, Case};
 use measure::session::Plan;
 use measure::statistics::Ratio;
@@ -12,20 +13,27 @@ use tools::command;
 use xtask::sessions;
 
 use crate::builds::{Part, Workshop};
-use crate::experiment::Bench;
+use crate::experiment::{Bench, QuickArgs};
 use crate::finished::shown;
 
-/// The programs, each with 2 threads, and their work.
-const WORK: [(&str, &[&str]); 8] = [
-    ("map", &["20000", "10000000"]),
-    ("larson", &["20000000", "50"]),
-    ("pipeline", &["8000000"]),
-    ("growth", &["4000"]),
-    ("blocks", &["40000"]),
-    ("small", &["120000"]),
-    ("fragments", &["600"]),
-    ("bursts", &["20000"]),
+/// The programs, each with 2 threads: the arguments after the threads, with `WORK` for the amount of work, and the
+/// amount.
+const WORK: [(&str, &str, u32); 8] = [
+    ("map", "20000 WORK", 10_000_000),
+    ("larson", "WORK 50", 20_000_000),
+    ("pipeline", "WORK", 8_000_000),
+    ("growth", "WORK", 4_000),
+    ("blocks", "WORK", 40_000),
+    ("small", "WORK", 120_000),
+    ("fragments", "WORK", 600),
+    ("bursts", "WORK", 20_000),
 ];
+/// The part of the work that a quick run does.
+const QUICK: u32 = 20;
+/// The file of the profiles, in the experiment's folder.
+const PROFILE: &str = "profile.pb.gz";
+/// The time for the runs of each donor.
+const BUDGET: Duration = Duration::from_secs(150);
 /// The donors: the default one, and the one that is the default of 32-bit architectures.
 const DONORS: [&str; 2] = ["snmalloc", "mimalloc"];
 
@@ -33,19 +41,22 @@ const DONORS: [&str; 2] = ["snmalloc", "mimalloc"];
 ///
 /// # Errors
 /// A part does not build, or a program fails.
-pub(crate) fn bench() -> Result<()> {
-    let bench = Bench::open("heap")?;
+pub(crate) fn bench(args: QuickArgs) -> Result<()> {
+    let bench = Bench::open("heap")?.within(args, BUDGET);
     let workshop = Workshop::new(&bench.home, &command::build_allograft()?)?;
-    let sources = WORK.map(|(name, _)| Part::suite(name));
+    let sources = WORK.map(|(name, ..)| Part::suite(name));
     println!("a profile of the heap, against none; 2 threads; ratios with 95 % intervals:");
     println!("| donor | program | time | processor time | peak memory, bytes more |");
     println!("| --- | --- | --- | --- | --- |");
     for donor in DONORS {
         let programs = workshop.with_musl(donor, Some(&["--donor", donor]), &sources)?;
-        let cases: Vec<Case> =
-            WORK.iter().zip(&programs).map(|(work, program)| case(*work, program, &bench.home)).collect();
-        let plan = Plan { budget: Duration::from_secs(150), most_rounds: 60, ..bench.plan(11, 1.0) };
+        let cases: Vec<Case> = WORK.iter().zip(&programs).map(|(work, program)| case(*work, program, &bench)).collect();
+        let plan = Plan { most_rounds: 60, ..bench.plan(11, 1.0) };
+        // Of an earlier run, or of the donor before.
+        let profile = bench.home.join(PROFILE);
+        let _ = fs::remove_file(&profile);
         let (results, _) = sessions::compare_all(&cases, &plan)?;
+        ensure!(profile.is_file(), "`{donor}` took no profile of the heap");
         let mut all = [Vec::new(), Vec::new()];
         for result in &results {
             let [off, on] = result.arms.as_slice() else { continue };
@@ -64,11 +75,12 @@ pub(crate) fn bench() -> Result<()> {
 }
 
 /// The program twice: without a profile, and with one.
-fn case((name, work): (&str, &[&str]), program: &Path, home: &Path) -> Case {
-    let arguments = || ["2"].into_iter().chain(work.iter().copied());
-    let off = sessions::arm("off", program, arguments());
-    let mut on: Arm = sessions::arm("on", program, arguments());
-    on.invocation.environment.push(("ALLOGRAFT_HEAP".into(), home.join("profile.pb.gz").into()));
+fn case((name, words, work): (&str, &str, u32), program: &Path, bench: &Bench) -> Case {
+    let work = if bench.quick { work / QUICK } else { work };
+    let arguments = format!("2 {}", words.replace("WORK", &work.to_string()));
+    let off = sessions::arm("off", program, arguments.split(' '));
+    let mut on: Arm = sessions::arm("on", program, arguments.split(' '));
+    on.invocation.environment.push(("ALLOGRAFT_HEAP".into(), bench.home.join(PROFILE).into()));
     sessions::case(name, vec![off, on])
 }
 

@@ -17,7 +17,7 @@ use tools::command;
 use xtask::sessions;
 
 use crate::builds::{Part, Workshop};
-use crate::experiment::{Bench, Experiment, Figures, Record};
+use crate::experiment::{Bench, Experiment, Figures, Record, range};
 
 /// The experiment.
 pub(crate) const EXPERIMENT: Experiment<Record<Latency>> =
@@ -123,10 +123,10 @@ fn tables(record: &Record<Latency>) -> String {
         Some(format!("{} {}", arm.name, count(answered.round() as u64)))
     });
     let rounds = latency.case.rates.iter().map(|rate| rate.rounds);
-    let (least, most) = (rounds.clone().min().unwrap_or_default(), rounds.max().unwrap_or_default());
+    let rounds = range(rounds.clone().min().unwrap_or_default(), rounds.max().unwrap_or_default());
     text.push_str(&format!(
         "Requests per second at full load: {}. {}; loads of {} s over {CONNECTIONS} connections, on the \
-         same processors as the server; runs in random order within rounds ({least} to {most} of them for each rate).\n",
+         same processors as the server; runs in random order within rounds ({rounds} of them for each rate).\n",
         at_full_load.collect::<Vec<_>>().join(", "),
         record.origin(),
         latency.seconds

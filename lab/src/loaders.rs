@@ -42,7 +42,7 @@ impl Figures for Loaders {}
 /// # Errors
 /// The loader cannot be grafted, or a program's result differs from stock's.
 pub(crate) fn measure(bench: &Bench) -> Result<Record<Loaders>> {
-    tools::system::prepare()?;
+    tools::system::require()?;
     wheels::install(&FOR_MUSL)?;
     let work = bench.emptied("work")?;
     loaded::fill(&work)?;

@@ -66,7 +66,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use experiment::Options;
+use experiment::{Options, QuickArgs};
 
 /// The project's experiments. All times are measured by `measure`, like those of `allograft bench`.
 #[derive(Debug, Parser)]
@@ -85,9 +85,9 @@ enum Experiment {
     /// The cost of statistics while they are off
     Counting,
     /// The cost of a heap profile while it is taken
-    Heap,
+    Heap(QuickArgs),
     /// Memory by donor and profile
-    Profiles,
+    Profiles(QuickArgs),
     /// Predictions of `allograft profile` for known programs, compared with a graft's gain
     Profile(profile::ProfileArgs),
     /// Our string functions, compared with musl's and glibc's
@@ -138,8 +138,8 @@ fn main() -> ExitCode {
         None | Some(Experiment::Graft) => graft::bench(),
         Some(Experiment::Compare(args)) => compare::bench(&args),
         Some(Experiment::Counting) => counting::bench(),
-        Some(Experiment::Heap) => heap::bench(),
-        Some(Experiment::Profiles) => profiles::bench(),
+        Some(Experiment::Heap(args)) => heap::bench(args),
+        Some(Experiment::Profiles(args)) => profiles::bench(args),
         Some(Experiment::Profile(args)) => profile::bench(&args),
         Some(Experiment::Strings(handed)) => strings::bench(&handed.arguments),
         Some(Experiment::Suite(handed)) => suite::bench(&handed.arguments),

@@ -9,7 +9,7 @@ use tools::command;
 use xtask::sessions;
 
 use crate::builds::{self, Part, Workshop};
-use crate::experiment::Bench;
+use crate::experiment::{Bench, QuickArgs};
 
 const NAMES: [&str; 9] = ["map", "idle", "larson", "pipeline", "growth", "blocks", "small", "fragments", "bursts"];
 /// The rows of the table: the program's index in the suite, the row's name, and the program's arguments.
@@ -42,7 +42,8 @@ struct Figures {
 ///
 /// # Errors
 /// A part does not build, or a program fails or cannot be traced.
-pub(crate) fn bench() -> Result<()> {
+pub(crate) fn bench(args: QuickArgs) -> Result<()> {
+    let rounds = if args.quick { 1 } else { ROUNDS };
     let bench = Bench::open("profiles")?;
     let workshop = Workshop::new(&bench.home, &command::build_allograft()?)?;
     let sources = NAMES.map(Part::suite);
@@ -50,25 +51,25 @@ pub(crate) fn bench() -> Result<()> {
     let heads = RUNS.map(|(_, head, _)| head).join(" | ");
     println!("| malloc | profile | {heads} | all, added up | at the start | idle for 1 s |");
     println!("| --- | --- |{} --- | --- | --- |", " --- |".repeat(RUNS.len()));
-    let stock = measure(&workshop.with_musl("stock", None, &sources)?)?;
+    let stock = measure(&workshop.with_musl("stock", None, &sources)?, rounds)?;
     print("stock", "", &stock, &stock);
     for donor in builds::donors(&workshop.allograft)? {
         for profile in &donor.profiles {
             let arguments = ["--donor", &donor.name, "--profile", profile];
             let home = format!("{}-{profile}", donor.name);
-            let figures = measure(&workshop.with_musl(&home, Some(&arguments), &sources)?)?;
+            let figures = measure(&workshop.with_musl(&home, Some(&arguments), &sources)?, rounds)?;
             print(&donor.name, profile, &figures, &stock);
         }
     }
     Ok(())
 }
 
-fn measure(programs: &[PathBuf]) -> Result<Figures> {
+fn measure(programs: &[PathBuf], rounds: usize) -> Result<Figures> {
     let mut peaks = Vec::new();
     let (mut start, mut idle) = (Vec::new(), Vec::new());
     for (program, _, arguments) in RUNS {
         let mut figures = Vec::new();
-        for _ in 0..ROUNDS {
+        for _ in 0..rounds {
             let arm = sessions::arm(NAMES[program], &programs[program], arguments);
             let run = sessions::bare().memory(&arm.invocation, LIMIT)?;
             ensure!(run.end.status == Status::Exit(0), "`{}` ended with {}", arm.name, run.end.status);

@@ -81,13 +81,21 @@ fn wait_for_the_child_when_interrupted() -> Result<()> {
 /// They cannot be read, or are not from a complete run of the suite.
 pub(crate) fn results() -> Result<Results> {
     let results: Results = experiment::present("suite")?;
+    check_whole(&results)?;
+    Ok(results)
+}
+
+fn check_whole(results: &Results) -> Result<()> {
     let (kind, interrupted) = (&results.input.kind, results.interrupted);
     let is_whole = kind == "suite" && !interrupted;
     ensure!(is_whole, "the figures are not of a whole run of the suite: {kind} (interrupted: {interrupted})");
     if let Some(warning) = results.warnings.first() {
         bail!("the figures are not of a whole run of the suite: {warning}");
     }
-    Ok(results)
+    let absent = ::suite::names().filter(|name| !results.cases.iter().any(|case| case.name == *name));
+    let absent: Vec<&str> = absent.collect();
+    ensure!(absent.is_empty(), "the figures are not of a whole run of the suite: without {}", absent.join(", "));
+    Ok(())
 }
 
 #[cfg(test)]
@@ -104,5 +112,14 @@ mod tests {
         assert_eq!(of(&["map", "--save", "a/b.json", "-q"]), (named("a/b.json"), "map -q".to_owned()));
         assert_eq!(of(&["--save=a/b.json", "map"]), (named("a/b.json"), "map".to_owned()));
         assert_eq!(of(&["map", "--budget", "20m"]), (None, "map --budget 20m".to_owned()));
+    }
+
+    /// `cargo xtask bench suite map --save docs/figures/suite.json` has no warnings either.
+    #[test]
+    fn figures_of_some_programs_make_no_tables() {
+        let mut figures = results().unwrap();
+        figures.cases.retain(|case| case.name != "http" && case.name != "larson");
+        let error = check_whole(&figures).unwrap_err().to_string();
+        assert_eq!(error, "the figures are not of a whole run of the suite: without larson, http");
     }
 }

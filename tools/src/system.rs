@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use fixtures::system::{self, PACKAGES, RELEASE};
 
 use crate::debian::Apt;
@@ -26,6 +26,22 @@ pub fn prepare() -> Result<()> {
         return Ok(());
     }
     folder::announce("a Debian with many programs", || folder::place(&folder, fill))
+}
+
+/// Unpacks it, unless it exists, for a caller that cannot do without it.
+///
+/// # Errors
+/// As [`prepare`]; also when it is not available here, or programs cannot be started in it.
+pub fn require() -> Result<()> {
+    available(system::unavailable())?;
+    prepare()
+}
+
+fn available(reason: Option<String>) -> Result<()> {
+    match reason {
+        None => Ok(()),
+        Some(reason) => bail!("a Debian with many programs is needed, and not available here: {reason}"),
+    }
 }
 
 fn fill(folder: &Path) -> Result<()> {
@@ -56,4 +72,17 @@ pub(crate) fn readable(folder: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `prepare` only warns, and the experiments then died of a file that was missing.
+    #[test]
+    fn a_missing_debian_is_an_error_with_its_reason_for_those_who_need_it() {
+        let error = available(Some("no apt".to_owned())).unwrap_err().to_string();
+        assert_eq!(error, "a Debian with many programs is needed, and not available here: no apt");
+        assert!(available(None).is_ok());
+    }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use measure::case::{Arm, Case, Invocation};
-use measure::executor::{Clock, Executor, SystemClock};
+use measure::executor::{Clock, Executor, Status, SystemClock};
 use measure::machine::Watch;
 use measure::process::Processes;
 use measure::results::CaseResult;
@@ -44,7 +44,7 @@ pub fn compare(case: &Case, plan: &Plan, executor: &mut dyn Executor) -> Result<
 /// Compares the arms of each case within the one budget of `plan`. Rounds go to the cases that need them.
 ///
 /// # Errors
-/// As [`compare`].
+/// As [`compare`]; also when a program ends with an exit code other than 0 in every arm.
 pub fn compare_all(cases: &[Case], plan: &Plan) -> Result<(Vec<CaseResult>, Vec<Session>)> {
     let clock = SystemClock::default();
     let mut executor = Processes::default();
@@ -81,6 +81,7 @@ pub fn compare_all(cases: &[Case], plan: &Plan) -> Result<(Vec<CaseResult>, Vec<
     let sessions: Vec<Session> = comparisons.into_iter().map(Comparison::finish).collect();
     for (case, session) in cases.iter().zip(&sessions) {
         whole(case, session)?;
+        successful(case, session)?;
     }
     let results = cases.iter().zip(&sessions).map(|(case, session)| CaseResult::new(case, session, plan, disturbance));
     Ok((results.collect(), sessions))
@@ -93,6 +94,16 @@ fn whole(case: &Case, session: &Session) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// All arms end alike. If they fail alike, as for want of a file, the comparison is one of failures.
+fn successful(case: &Case, session: &Session) -> Result<()> {
+    match &session.end {
+        Some(end) if end.status != Status::Exit(0) => {
+            bail!("{}: every arm ends with {}, expected exit code 0: {}", case.title(), end.status, end.complaint)
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Returns the seconds of each timed run.
@@ -126,5 +137,15 @@ mod tests {
         assert_eq!(seconds(&session.arms[1]).len(), ratios(&session.arms[1], &session.arms[0]).len());
         let error = compare(&case("other", vec![shell("echo x"), shell("echo y")]), &plan, &mut bare()).unwrap_err();
         assert!(error.to_string().starts_with("other: echo y: "), "{error:#}");
+    }
+
+    /// A program that is missing in every arm would have a ratio of 1.
+    #[test]
+    fn a_case_that_fails_in_every_arm_is_an_error() {
+        let plan = Plan { least_rounds: 1, most_rounds: 1, memory_runs: 1, count_calls: false, ..Plan::default() };
+        let of = |script: &str| compare_all(&[case("absent", vec![shell(script), shell(script)])], &plan);
+        assert_eq!(of("echo x").unwrap().0.len(), 1);
+        let error = of("echo gone >&2; exit 127").unwrap_err().to_string();
+        assert_eq!(error, "absent: every arm ends with exit code 127, expected exit code 0: gone");
     }
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::profiles::median;
 
-/// The number of runs of each arm; each figure is their median.
+/// The number of runs of each arm, without `--quick`; each figure is their median.
 pub(super) const RUNS: usize = 3;
 /// The pause between the end of the work and the reading of memory.
 pub(super) const CALM: Duration = Duration::from_secs(2);
@@ -23,21 +23,30 @@ const LIMIT: Duration = Duration::from_secs(60);
 pub(crate) struct IdleMemory {
     pub(super) name: String,
     pub(super) arms: Vec<u64>,
+    /// The number of runs of each arm.
+    #[serde(default = "usual_runs")]
+    pub(super) runs: usize,
 }
 
-/// Measures the arms of a case. `script` does the work, makes the file `$IDLE`, and waits in the measured process.
+/// Older files do not name the number.
+fn usual_runs() -> usize {
+    RUNS
+}
+
+/// Measures `runs` processes of each arm of a case. `script` does the work, makes the file `$IDLE`, and waits in the
+/// measured process.
 ///
 /// # Errors
 /// The process ends, or never gets idle.
-pub(crate) fn measure_idle(script: &str, case: &Case) -> Result<IdleMemory> {
+pub(crate) fn measure_idle(script: &str, case: &Case, runs: usize) -> Result<IdleMemory> {
     eprintln!("bench: idle {} ...", case.name);
     let mut printed: Vec<Vec<u64>> = case.arms.iter().map(|_| Vec::new()).collect();
-    for _ in 0..RUNS {
+    for _ in 0..runs {
         for (arm, printed) in case.arms.iter().zip(&mut printed) {
             printed.push(one(script, arm).with_context(|| format!("{} with {}", case.name, arm.name))?);
         }
     }
-    Ok(IdleMemory { name: case.name.clone(), arms: printed.into_iter().map(median).collect() })
+    Ok(IdleMemory { name: case.name.clone(), arms: printed.into_iter().map(median).collect(), runs })
 }
 
 fn one(script: &str, arm: &Arm) -> Result<u64> {

@@ -34,10 +34,11 @@ impl Measured {
         waiting: impl Iterator<Item = (String, &'c Case)>,
         of_works: f64,
     ) -> Result<Measured> {
+        let runs = if bench.quick { 1 } else { idle::RUNS };
         Ok(Measured {
             works: compared(bench, works, of_works, 100)?,
             starts: compared(bench, starts, 1.0 - of_works, 1000)?,
-            idle: waiting.map(|(script, case)| idle::measure_idle(&script, case)).collect::<Result<_>>()?,
+            idle: waiting.map(|(script, case)| idle::measure_idle(&script, case, runs)).collect::<Result<_>>()?,
         })
     }
 }

@@ -43,7 +43,7 @@ pub(crate) fn text(content: &Content<'_>) -> String {
          was read {} seconds after its work, the median of {} runs; ratios in brackets are to stock.\n",
         content.origin,
         idle::CALM.as_secs(),
-        idle::RUNS,
+        idle.first().map_or(idle::RUNS, |held| held.runs),
     )
 }
 

@@ -32,6 +32,11 @@ pub(super) static CRATES: [Crate; 3] = [
 const STACK: &str = "-Clink-arg=-Wl,-z,stack-size=8388608";
 
 impl Crate {
+    /// Returns the tools, by their names for `cargo xtask setup`, that its build takes besides the Rust toolchain.
+    pub(super) fn tools(&self) -> &'static [&'static str] {
+        if self.native { &["zig-cxx"] } else { &[] }
+    }
+
     /// Builds the program and installs it into a folder.
     ///
     /// # Errors

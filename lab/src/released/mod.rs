@@ -151,7 +151,10 @@ pub(crate) fn bench(args: &ReleasedArgs) -> Result<()> {
     if args.write {
         return sheet.table.write(&table::text(&sheet.kept()?, sheet.arch));
     }
-    tools::prepare_for_experiments()?;
+    tools::prepare_for_one()?;
+    if !fixtures::native(sheet.arch) {
+        tools::table::prepare_named(&["qemu"])?;
+    }
     corpus_step::prepare()?;
     let allograft = command::given_or_built(args.allograft.as_deref())?;
     let bench = Bench::at(workspace::build().join("released"))?;
@@ -190,8 +193,29 @@ pub(crate) fn bench(args: &ReleasedArgs) -> Result<()> {
 }
 
 impl Sheet {
+    /// Returns the kept figures.
+    ///
+    /// # Errors
+    /// They cannot be read, or are of some programs only.
     fn kept(&self) -> Result<Document> {
-        experiment::present(self.kept)
+        let document = experiment::present(self.kept)?;
+        self.check_whole(&document)?;
+        Ok(document)
+    }
+
+    fn check_whole(&self, document: &Document) -> Result<()> {
+        let is_absent = |work: &&Work| {
+            let is_kept = |kept: &Figures| kept.program == work.program && kept.arguments == work.arguments;
+            Source::find(work, self.arch).is_some() && !document.programs.iter().any(is_kept)
+        };
+        let absent: Vec<&str> = work::ALL.iter().filter(is_absent).map(|work| work.program).collect();
+        ensure!(
+            absent.is_empty(),
+            "`docs/figures/{}.json` is not of all programs: without {}",
+            self.kept,
+            absent.join(", ")
+        );
+        Ok(())
     }
 }
 
@@ -224,7 +248,7 @@ fn figures(
     // An empty output would prove nothing.
     ensure!(end.bytes > 0, "both print nothing that could be compared (exit code {exit_code})");
     let rounds = session.arms[0].runs.len();
-    eprintln!("{}: {rounds} runs of each, all alike: exit code {exit_code}, {} bytes", work.program, end.bytes);
+    eprintln!("{}: runs of each: {rounds}, all alike: exit code {exit_code}, {} bytes", work.program, end.bytes);
     let [stock, graft] = [0, 1].map(|arm: usize| {
         let timed = sessions::seconds(&session.arms[arm]).into_iter().map(Run::timed);
         let watched = session.arms[arm].memory.iter().map(|memory| Run::watched(memory.peak_bytes));
@@ -298,6 +322,16 @@ mod tests {
             }
         }
         assert!(programs.len() >= 10, "{programs:?}");
+    }
+
+    /// A run of some programs may be kept with `--save`.
+    #[test]
+    fn figures_of_some_programs_make_no_tables() {
+        let sheet = &SHEETS[0];
+        let mut document = sheet.kept().unwrap();
+        document.programs.retain(|kept| kept.program != "typos" && kept.about != "check their format");
+        let error = sheet.check_whole(&document).unwrap_err().to_string();
+        assert_eq!(error, "`docs/figures/released.json` is not of all programs: without tombi, typos");
     }
 
     #[test]

@@ -171,7 +171,7 @@ fn reasons(results: &Results, wide: f64) -> String {
         let why = match case.stopped {
             Stopped::Budget => "then the budget was spent",
             Stopped::Rounds => "which is the most",
-            Stopped::Narrow => "by an estimate enough",
+            Stopped::Narrow => "which seemed enough",
             Stopped::Interrupted => "then it was interrupted",
             Stopped::Failed => "then stock failed",
         };

@@ -265,8 +265,8 @@ const LAUNCHERS: [&str; 13] =
 fn launched(program: &OsStr, output: &Output) {
     if let Some(name) = Path::new(program).file_name().and_then(OsStr::to_str).filter(|name| LAUNCHERS.contains(name)) {
         output.note(format_args!(
-            "each arm exchanges the malloc of `{name}` alone: programs that it starts keep theirs; name the program to \
-             measure itself"
+            "a donor in `{name}` does not reach the programs that it starts, only a preloaded one does: name the program \
+             to measure itself"
         ));
     }
 }
