@@ -50,25 +50,26 @@ impl fmt::Display for Deed {
     }
 }
 
-/// Does a deed at the call of this number.
+/// Does a deed at the call of this number, or at the first one after it that fits: threads may come in a different order
+/// than in the run that was recorded.
 struct Interference {
     at: usize,
     deed: Deed,
-    hit: Option<Call>,
+    /// The number of the call, and the call.
+    hit: Option<(usize, Call)>,
 }
 
 impl Watch for Interference {
     fn enters(&mut self, number: usize, call: &Call) -> Act {
-        // Threads come in another order than in the run that was recorded: the call may be one that cannot fail so.
-        let is_it = number == self.at && self.deed.fits(call);
+        let is_it = self.hit.is_none() && number >= self.at && self.deed.fits(call);
         if is_it {
-            self.hit = Some(*call);
+            self.hit = Some((number, *call));
         }
         let fail = |error| if call.number == libc::SYS_close { Act::FailAfter(error) } else { Act::Fail(error) };
         match (self.deed, self.hit) {
             (Deed::Kill, _) if is_it => Act::Kill,
             (Deed::Fail(error), _) if is_it => fail(error),
-            (Deed::FailKind(error), Some(hit)) if hit.number == call.number => fail(error),
+            (Deed::FailKind(error), Some((_, hit))) if hit.number == call.number => fail(error),
             // Messages are not files.
             (Deed::FailChanges(error), Some(_)) if is_it || (call.changes() && !writes_output(call)) => fail(error),
             (Deed::Halve, _) if is_it => Act::Halve,
@@ -189,7 +190,7 @@ fn attack(scene: &Scene, at: usize, deed: Deed, outcome: &mut Outcome) -> Result
     scene.restore()?;
     let mut interference = Interference { at, deed, hit: None };
     let ran = scene.traced(&mut interference)?;
-    let Some(call) = interference.hit else { return Ok(false) };
+    let Some((at, call)) = interference.hit else { return Ok(false) };
     outcome.done += 1;
     let now = scene.look()?;
     let wrong = match judged(scene, &ran, &now, deed) {
@@ -274,6 +275,17 @@ mod tests {
 
     fn wrong(outcome: &Outcome) -> Vec<&str> {
         outcome.findings.iter().map(|finding| finding.wrong.lines().next().unwrap()).collect()
+    }
+
+    /// Threads of a second run made their calls in a different order: the call with that number cannot fail so.
+    #[test]
+    fn the_next_call_that_fits_fails_once() {
+        let call = |number| Call { process: nix::unistd::getpid(), number, arguments: [0; 6] };
+        let mut interference = Interference { at: 2, deed: Deed::Fail(Errno::EACCES), hit: None };
+        let calls = [libc::SYS_mkdir, libc::SYS_munmap, libc::SYS_mkdir, libc::SYS_mkdir];
+        let acts = calls.iter().zip(1..).map(|(number, at)| interference.enters(at, &call(*number)));
+        assert_eq!(acts.collect::<Vec<_>>(), [Act::Let, Act::Let, Act::Fail(Errno::EACCES), Act::Let]);
+        assert_eq!(interference.hit.map(|(at, _)| at), Some(3));
     }
 
     #[test]
