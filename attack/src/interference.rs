@@ -50,8 +50,8 @@ impl fmt::Display for Deed {
     }
 }
 
-/// Does a deed at the call of this number, or at the first one after it that fits: threads may come in a different order
-/// than in the run that was recorded.
+/// Does a deed at the call of this number, or at the first one after it that fits: threads may come in a different
+/// order than in the run that was recorded.
 struct Interference {
     at: usize,
     deed: Deed,

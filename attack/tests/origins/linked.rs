@@ -160,8 +160,7 @@ fn graft(path: &Path, name: &str) -> Result<()> {
 pub(crate) fn answer(workshop: &Workshop, case: &Case) -> Result<Option<Answer>> {
     let program = match program(workshop, case) {
         Err(error) if format!("{error:#}").contains("impossible: ") => return Ok(None),
-        // glibc's own malloc comes with other functions that a program needs.
-        Err(error) if format!("{error:#}").contains("multiple definition of") => return Ok(None),
+        Err(error) if has_second_malloc(&error) => return Ok(None),
         program => program.with_context(|| format!("{case:?}"))?,
     };
     let real = |path: &Path| fs::canonicalize(path);
@@ -173,6 +172,13 @@ pub(crate) fn answer(workshop: &Workshop, case: &Case) -> Result<Option<Answer>>
         Files::NoLoader => (Some(real(&loader(case.libc))?), None),
     };
     inspected(&program.path(), Some(case.libc), &Disk { missing, unreadable }).map(Some)
+}
+
+/// Whether a linker, GNU's or lld, refused a program because glibc's own malloc is linked as well: it comes with other
+/// functions that the program needs.
+pub(crate) fn has_second_malloc(error: &anyhow::Error) -> bool {
+    let message = format!("{error:#}");
+    ["multiple definition of", "duplicate symbol: malloc"].iter().any(|part| message.contains(part))
 }
 
 fn loader(libc: Libc) -> PathBuf {

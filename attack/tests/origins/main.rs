@@ -171,6 +171,7 @@ fn every_in(recipes: &[Recipe]) {
     println!("{} programs: {} named, {} wrong", answers.programs, answers.named, answers.wrong.len());
     println!("not named though all symbols are there: {:#?}", answers.silent);
     assert!(answers.wrong.is_empty(), "{} wrong answers:\n{}", answers.wrong.len(), answers.wrong.join("\n"));
+    assert_eq!(answers.troubles, 0, "programs that could not be made");
     assert!(answers.named * 4 > answers.programs, "{} of {} were named", answers.named, answers.programs);
 }
 

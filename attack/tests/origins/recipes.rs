@@ -35,8 +35,9 @@ pub(crate) fn cpp() -> Vec<Recipe> {
     recipes
 }
 
-const RUST_FLAGS: [&[&str]; 5] = [
+const RUST_FLAGS: [&[&str]; 6] = [
     &[],
+    &["-C", "opt-level=3", "-C", "overflow-checks=on"],
     &["-C", "opt-level=3"],
     &["-C", "opt-level=s", "-C", "panic=abort"],
     &["-C", "opt-level=3", "-C", "lto=fat"],
@@ -82,6 +83,13 @@ const GO: &str = "package main\n\nimport \"fmt\"\n\nfunc main() { fmt.Println(ma
 const CGO: &str = "package main\n\n// #include <stdlib.h>\nimport \"C\"\nimport \"fmt\"\n\n\
     func main() { block := C.malloc(100); C.free(block); fmt.Println(make([]string, 3)) }\n";
 const OCAML: &str = "let () = print_endline (String.concat \" \" (List.init 100 string_of_int))\n";
+/// Debian's OCaml is compiled for glibc: its runtime calls functions by names that musl has not.
+const OCAML_WITH_MUSL: &str = concat!(
+    "cat >names.c <<'END'\n",
+    include_str!("../../../tests/toolchains/glibc_names.c"),
+    "END\nmusl-gcc -O2 -c names.c\n\
+     ocamlopt -cc musl-gcc -ccopt \"-static $PWD/names.o\" -o program program.ml"
+);
 const NIM: &str = "import std/[sequtils, strutils]\necho toSeq(0 ..< 100).mapIt($it).join(\" \")\n";
 
 /// Languages whose compilers are in the Debian of the slow tests.
@@ -112,7 +120,7 @@ pub(crate) fn others() -> Vec<Recipe> {
         ),
         ocaml(Some(Libc::Glibc), "ocamlopt -o program program.ml"),
         ocaml(Some(Libc::GlibcStatic), "ocamlopt -ccopt -static -o program program.ml"),
-        ocaml(Some(Libc::MuslStatic), "ocamlopt -cc musl-gcc -ccopt -static -o program program.ml"),
+        ocaml(Some(Libc::MuslStatic), OCAML_WITH_MUSL),
         nim(Some(Libc::Glibc), "nim c -d:release --hints:off -o:program program.nim"),
         nim(Some(Libc::Glibc), "nim c -d:release -d:useMalloc --mm:orc --hints:off -o:program program.nim"),
         nim(
@@ -134,5 +142,9 @@ pub(crate) fn few() -> Vec<Recipe> {
     vec![
         one(Compiler::Cpp, Libc::Glibc, Blocks::Counted, &["-O2"]),
         one(Compiler::Rust, Libc::Glibc, Blocks::Own, &["-C", "opt-level=3"]),
+        // Its arithmetic may panic.
+        one(Compiler::Rust, Libc::Glibc, Blocks::Own, &[]),
+        // Without local symbols, what its entry calls has no names.
+        one(Compiler::Rust, Libc::GlibcStatic, Blocks::Own, &[]),
     ]
 }

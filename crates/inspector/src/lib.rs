@@ -18,6 +18,8 @@
 //! | `facts` | facts about a program, beside its allocators, that matter for a graft |
 //! | `archive`, `library` | static archives and the objects in them |
 //! | `elf` | ELF files |
+//! | `tables` | the tables of a dynamic program, as its loader reads them |
+//! | `pointers` | the pointers in a program, after its loader has changed them |
 //! | `pe` | files of Windows: images and COFF objects |
 //! | `bytes` | numbers and texts in bytes |
 //! | `error` | errors of the reader |
@@ -34,9 +36,11 @@ mod library;
 mod loader;
 mod note;
 mod pe;
+mod pointers;
 mod redirected;
 mod report;
 mod subject;
+mod tables;
 pub mod verify;
 
 pub use error::InspectError;

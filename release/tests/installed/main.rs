@@ -91,7 +91,7 @@ int main(void)
 /// Returns the folder with the packages.
 ///
 /// # Panics
-/// When there are none.
+/// When no release was made.
 fn packages() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(find)
@@ -211,8 +211,8 @@ fn lintian_finds_nothing_in_the_debian_packages() {
     assert_eq!(serious, None, "{said}");
 }
 
-/// Checks a unit with the line that `emit` prints, and one with a mistake in it. systemd says what it ignores in a unit,
-/// and succeeds all the same.
+/// Checks a unit with the line that `emit` prints, and one with a mistake in it. systemd says what it ignores in a
+/// unit, and succeeds all the same.
 const UNIT: &str = r#"
 printf '[Service]\nExecStart=/usr/bin/true\n' >right.service
 sed -n '/^a systemd unit:/,/^$/s/^  //p' said >>right.service

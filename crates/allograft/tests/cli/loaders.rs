@@ -180,8 +180,8 @@ fn string_functions_go_in_with_the_allocator() {
     assert_eq!(fs::read(&loader).unwrap(), stock);
 }
 
-/// Returns the header's own entry in the program headers (PT_PHDR) of a file: its offset, and the offset and the size that
-/// it says; and the offset and the size of the program headers, by the ELF header.
+/// Returns the entries of a file's program headers for themselves (PT_PHDR): the offset of each, with the offset and
+/// the size that it states; and the offset and the size of the program headers, by the ELF header.
 fn own_entries(file: &[u8]) -> (Vec<[usize; 3]>, [usize; 2]) {
     let number = |at: usize, width: usize| {
         file[at..at + width].iter().rev().fold(0, |number, byte| number << 8 | usize::from(*byte))

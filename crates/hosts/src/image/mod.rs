@@ -151,7 +151,8 @@ pub(crate) fn graft(path: &Path, planner: &mut Planner<'_>) -> Result<Pending<Gr
 /// Writes the stock image of the graft at `path` to `wanted`.
 ///
 /// # Errors
-/// The image is not a graft, or has changed since; or the file `wanted` exists, and is neither empty nor that stock image.
+/// The image is not a graft, or has changed since; or the file `wanted` exists, and is neither empty nor that stock
+/// image.
 pub fn undo(path: &Path, wanted: &Path, watch: &Watch<'_>) -> Result<Pending<Vec<Undone>>, Error> {
     let out = if path.is_dir() { folder_for(wanted, path)? } else { out::file(wanted, Some(path))? };
     let origin =

@@ -185,7 +185,6 @@ mod tests {
                     true => assert!(kept.is_ok(), "{} {}", there.display(), host.display()),
                     false => assert!(matches!(kept, Err(Error::OutIsOther { .. })), "{}: {kept:?}", there.display()),
                 }
-                // The other way to say that it is a graft.
                 assert!(graft(there, &file, false, |_| Ok(true)).is_ok(), "{}", there.display());
                 let forced = graft(there, &file, true, |_| unreachable!("a forced graft replaces any file"));
                 assert!(forced.is_ok_and(|(_, replaced)| replaced.is_some()), "{}", there.display());

@@ -52,6 +52,17 @@ enum Store {
     Offset { base: u32 },
 }
 
+/// A call or a jump that leaves a function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// To this address.
+    To(u64),
+    /// To the address in the pointer at this address.
+    Slot(u64),
+    /// To an address in a register, or the code cannot be read.
+    Unknown,
+}
+
 /// mallocng's `free`, and the public function that jumps to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FreeOfMallocng {
@@ -189,14 +200,16 @@ impl<'a> Code<'a> {
         Some(&bytes[..usize::try_from(length.min(0x4000)).unwrap_or(usize::MAX).min(bytes.len())])
     }
 
-    /// Whether the code in `length` bytes at `start` calls or jumps to an address that it reads from memory or a
-    /// register. Code that cannot be read, or is longer than 16 KiB, counts as such.
-    pub(crate) fn has_indirect_calls(&self, start: u64, length: u64) -> bool {
+    /// Returns the calls and jumps that leave the `length` bytes of code at `start`. Code that cannot be read, or is
+    /// longer than 16 KiB, may leave to anywhere.
+    pub(crate) fn exits(&self, start: u64, length: u64) -> Vec<Exit> {
         let whole = self.of_function(start, length).filter(|bytes| bytes.len() as u64 == length);
-        whole.is_none_or(|bytes| match self.arch {
-            Arch::Aarch64 => aarch64::has_indirect_calls(start, bytes),
-            arch => x86::has_indirect_calls(if arch == Arch::I686 { 32 } else { 64 }, start, bytes),
-        })
+        let Some(bytes) = whole else { return vec![Exit::Unknown] };
+        match self.arch {
+            Arch::Aarch64 if aarch64::has_indirect_calls(start, bytes) => vec![Exit::Unknown],
+            Arch::Aarch64 => self.callees(start, length).into_iter().map(Exit::To).collect(),
+            arch => x86::exits(if arch == Arch::I686 { 32 } else { 64 }, start, bytes),
+        }
     }
 
     /// Returns the functions that the code in `length` bytes at `start` calls or jumps to, without itself.

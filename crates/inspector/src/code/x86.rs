@@ -1,9 +1,9 @@
 //! x86 instructions, of 32 and of 64 bits.
 
-use iced_x86::{Code as Opcode, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
+use iced_x86::{Code as Opcode, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 use memchr::{memchr_iter, memchr2_iter};
 
-use super::{Decoded, Store};
+use super::{Decoded, Exit, Store};
 
 /// Decodes the instruction at the start of `bytes`; `None` if the bytes are not an instruction.
 pub(super) fn decoded(bits: u32, address: u64, bytes: &[u8]) -> Option<Instruction> {
@@ -111,11 +111,36 @@ fn has_distance(bytes: &[u8], wanted: u32) -> bool {
     found
 }
 
-pub(super) fn has_indirect_calls(bits: u32, start: u64, data: &[u8]) -> bool {
-    let indirect = [FlowControl::IndirectBranch, FlowControl::IndirectCall];
-    Decoder::with_ip(bits, data, start, DecoderOptions::NONE)
-        .iter()
-        .any(|instruction| indirect.contains(&instruction.flow_control()) || instruction.is_invalid())
+/// Returns the calls and jumps that leave the function.
+pub(super) fn exits(bits: u32, start: u64, data: &[u8]) -> Vec<Exit> {
+    let inside = start..start.saturating_add(data.len() as u64);
+    let (mut exits, mut before) = (Vec::new(), Instruction::default());
+    for instruction in &mut Decoder::with_ip(bits, data, start, DecoderOptions::NONE) {
+        exits.extend(match instruction.flow_control() {
+            FlowControl::IndirectBranch if is_by_table(&before, &instruction) => None,
+            FlowControl::IndirectBranch | FlowControl::IndirectCall if instruction.is_ip_rel_memory_operand() => {
+                Some(Exit::Slot(instruction.ip_rel_memory_address()))
+            }
+            FlowControl::IndirectBranch | FlowControl::IndirectCall => Some(Exit::Unknown),
+            FlowControl::Call | FlowControl::UnconditionalBranch | FlowControl::ConditionalBranch => {
+                let target = instruction.near_branch_target();
+                (!inside.contains(&target)).then_some(Exit::To(target))
+            }
+            _ if instruction.is_invalid() => Some(Exit::Unknown),
+            _ => None,
+        });
+        before = instruction;
+    }
+    exits
+}
+
+/// Whether a jump goes to an entry of a table of the function's own places: the address of the table was added to the
+/// entry just before.
+fn is_by_table(before: &Instruction, jump: &Instruction) -> bool {
+    before.mnemonic() == Mnemonic::Add
+        && before.op1_kind() == OpKind::Register
+        && jump.op0_kind() == OpKind::Register
+        && before.op0_register() == jump.op0_register()
 }
 
 pub(super) fn callees(start: u64, data: &[u8]) -> Vec<u64> {
@@ -142,12 +167,18 @@ mod tests {
     }
 
     #[test]
-    fn calls_through_registers_and_memory_are_indirect() {
-        // call [rip+0]; jmp [rip+0]; call rax; no instruction. Then call +0; jmp +0; ret
-        for code in [&b"\xff\x15\x00\x00\x00\x00"[..], b"\xff\x25\x00\x00\x00\x00", b"\x90\xff\xd0", b"\x06"] {
-            assert!(has_indirect_calls(64, 0x10, code), "{code:x?}");
-        }
-        assert!(!has_indirect_calls(64, 0x10, b"\xe8\x00\x00\x00\x00\xeb\x00\xc3"));
+    fn calls_and_jumps_leave_a_function() {
+        let of = |code: &[u8]| exits(64, 0x10, code);
+        // call [rip+0]; jmp [rip+0]; then call rax; no instruction
+        assert_eq!(of(b"\xff\x15\x00\x00\x00\x00"), [Exit::Slot(0x16)]);
+        assert_eq!(of(b"\xff\x25\x00\x00\x00\x00"), [Exit::Slot(0x16)]);
+        assert_eq!(of(b"\x90\xff\xd0"), [Exit::Unknown]);
+        assert_eq!(of(b"\x06"), [Exit::Unknown]);
+        // add rax, rdx; jmp rax: a table. jmp rax
+        assert_eq!(of(b"\x48\x01\xd0\xff\xe0"), []);
+        assert_eq!(of(b"\xff\xe0"), [Exit::Unknown]);
+        // call +0x100; jmp +0; ret
+        assert_eq!(of(b"\xe8\x00\x01\x00\x00\xeb\x00\xc3"), [Exit::To(0x115)]);
     }
 
     #[test]

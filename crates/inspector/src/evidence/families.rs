@@ -2,8 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::code::Code;
+use crate::code::{Code, Exit};
 use crate::elf::{Definition, Elf, Symbol};
+use crate::pointers::Pointers;
 
 /// The depth to which calls are followed from a function.
 const DEPTH: usize = 2;
@@ -62,29 +63,50 @@ fn functions<'e, 'a>(elf: &'e Elf<'a>) -> HashMap<u64, &'e Symbol<'a>> {
         .collect()
 }
 
-/// Whether `start` can be seen to reach no `malloc`: it and the functions that it calls have names, no indirect calls,
-/// and none of libc's names for taking a block. What is loaded at run time is called indirectly or by a nameless stub.
-pub(crate) fn reaches_no_malloc(elf: &Elf<'_>, start: &Symbol<'_>) -> bool {
+/// Whether a function can reach libc's `malloc`, by its code and the names of the functions that it calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// It may: it calls one of libc's functions for taking a block, other files, or an address that is not known.
+    Possible,
+    /// It cannot.
+    No,
+    /// It is not seen to, but a function that it calls has no name: in a static program one of its own, elsewhere
+    /// perhaps a stub that calls another file.
+    Nameless,
+}
+
+/// Returns whether `start` can reach `malloc`. A panic does not return: what it calls takes no block for the caller.
+pub(crate) fn reach_of_malloc(elf: &Elf<'_>, start: &Symbol<'_>) -> Reach {
     const TAKE: [&[u8]; 6] = [b"malloc", b"calloc", b"realloc", b"aligned_alloc", b"posix_memalign", b"memalign"];
-    let Some(code) = Code::new(elf) else { return false };
-    let functions = functions(elf);
+    let Some(code) = Code::new(elf).filter(|_| start.size > 0) else { return Reach::Possible };
+    let (functions, pointers) = (functions(elf), Pointers::new(elf));
     let mut seen = HashSet::from([start.value]);
     let mut waiting = vec![(start.value, start.size)];
+    let mut reach = Reach::No;
     while let Some((address, size)) = waiting.pop() {
-        if code.has_indirect_calls(address, size) || seen.len() > MOST {
-            return false;
+        if seen.len() > MOST {
+            return Reach::Possible;
         }
-        for callee in code.callees(address, size) {
-            let Some(function) = functions.get(&callee) else { return false };
+        for exit in code.exits(address, size) {
+            let target = match exit {
+                Exit::To(target) => Some(target),
+                Exit::Slot(place) => pointers.target(place),
+                Exit::Unknown => None,
+            };
+            let Some(callee) = target else { return Reach::Possible };
+            let Some(function) = functions.get(&callee) else {
+                reach = Reach::Nameless;
+                continue;
+            };
             if TAKE.iter().any(|name| function.name.ends_with(name)) {
-                return false;
+                return Reach::Possible;
             }
-            if seen.insert(callee) {
+            if seen.insert(callee) && !readable(function.name).starts_with("core::panicking::") {
                 waiting.push((callee, function.size));
             }
         }
     }
-    start.size > 0
+    reach
 }
 
 /// Whether the code of `start` calls the function of that name directly.

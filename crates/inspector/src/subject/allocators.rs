@@ -6,7 +6,7 @@ use crate::bytes::printable;
 use crate::code::{Code, oldmalloc};
 use crate::elf::STB_GLOBAL;
 use crate::entry_points::EntryPoints;
-use crate::evidence::families;
+use crate::evidence::families::{self, Reach};
 use crate::evidence::symbols::{UNTIED, Verdict};
 use crate::note::{BINDING_SECTION, Binding, GraftNote, Subject};
 use crate::report::{Allocator, Evidence, Kind, Libc, Link, Source, name};
@@ -438,10 +438,17 @@ impl Image<'_, '_> {
         let detail = match (self.marks.other_allocator(), self.marks.has_rust_global()) {
             (Some((symbol, whose)), _) => format!("a Rust program with `{symbol}`: it may be {whose} that it uses"),
             (None, true) => "`__rg_alloc`: a global allocator that is not known".to_owned(),
-            (None, false) => match entries().find(|symbol| families::reaches_no_malloc(self.elf, symbol)) {
-                Some(symbol) => format!("`{}` calls no `malloc`", families::readable(symbol.name)),
-                None => return self.another_for_rust(malloc),
-            },
+            (None, false) => {
+                let seen = entries().find_map(|symbol| match families::reach_of_malloc(self.elf, symbol) {
+                    Reach::No => Some((symbol, "calls no `malloc`")),
+                    Reach::Nameless if self.is_static() => {
+                        Some((symbol, "calls functions without names, which may take blocks elsewhere"))
+                    }
+                    Reach::Possible | Reach::Nameless => None,
+                });
+                let Some((symbol, what)) = seen else { return self.another_for_rust(malloc) };
+                format!("`{}` {what}", families::readable(symbol.name))
+            }
         };
         Some(Allocator::named(name::UNKNOWN, evidence_of(Source::Symbols, detail)))
     }

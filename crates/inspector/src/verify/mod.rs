@@ -21,7 +21,6 @@ mod probes;
 mod section_headers;
 mod stock;
 mod strings;
-mod tables;
 mod verified;
 mod whole;
 

@@ -5,11 +5,11 @@ use super::check::{Check, parse};
 use super::digest::sha256;
 use super::file::PT_PHDR;
 use super::merged::{self, segments, unchanged};
-use super::tables::Tables;
 use crate::bytes::printable;
 use crate::elf::{Elf, PT_DYNAMIC, PT_LOAD, PT_NOTE};
 use crate::error::InspectError;
 use crate::note::{self, DESCRIPTION_SIZE, GraftNote};
+use crate::tables::Tables;
 
 /// The note's type (docs/note.md), and its section.
 const KIND: u32 = 6;

@@ -5,10 +5,10 @@ use std::ops::Range;
 
 use super::image::PROGRAM_HEADER;
 use super::probes;
-use super::tables::{ALIAS, Tables};
 use crate::bytes::{c_string, printable};
 use crate::elf::{Elf, PF_X, SHF_ALLOC, SHT_NOBITS, SHT_SYMTAB, Section};
 use crate::entry_points::loads;
+use crate::tables::{ALIAS, Tables};
 
 const SHT_PROGBITS: u32 = 1;
 const SHT_STRTAB: u32 = 3;

@@ -2,7 +2,7 @@
 
 use format::printable;
 use hosts::{Absence, Edits, ExecutableOperation, Grafted, Operation, StringEntry, StringFunction};
-use inspector::{Kind, Libc, Link, Report};
+use inspector::{Kind, Libc, Link, Report, name};
 
 use super::{shell_quoted, step, text_of};
 use crate::command::inspect::overview::named;
@@ -12,10 +12,17 @@ use crate::output::{Output, Page};
 /// The allocator that a graft leaves alone, as a clause whose subject is the program.
 pub(crate) fn keeps_for_its_language(report: &Report) -> Option<String> {
     let language = report.language_allocator.as_ref()?;
-    Some(format!(
-        "keeps {} for its language's own blocks: only those of C code and of libc change hands",
-        named(language)
-    ))
+    Some(match language.name.as_str() {
+        name::UNKNOWN => {
+            "may keep an allocator of its own for its language's blocks, which is not known: then only those \
+                          of C code and of libc change hands"
+                .to_owned()
+        }
+        _ => format!(
+            "keeps {} for its language's own blocks: only those of C code and of libc change hands",
+            named(language)
+        ),
+    })
 }
 
 /// Returns the failure for an error. If the error is that there is no mallocng, it names the allocator that was found

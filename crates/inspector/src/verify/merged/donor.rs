@@ -5,10 +5,10 @@ use super::machine::Machine;
 use crate::elf::{Elf, PT_TLS, Segment};
 use crate::entry_points::loads;
 use crate::note::Subject;
+use crate::tables::Tables;
 use crate::verify::check::Check;
 use crate::verify::image::differences;
 use crate::verify::probes;
-use crate::verify::tables::Tables;
 
 /// Magic and format of the words that name what is made read-only (crates/donors/glue/shared.h), and their size.
 const SEALED: [u8; 16] = *b"AGSELAED\x01\0\0\0\0\0\0\0";

@@ -19,53 +19,53 @@ const SHT_DYNSYM: u32 = 11;
 /// The size of a symbol, and of a relocation.
 const ENTRY: u64 = 24;
 /// The prefix of the symbol for a donor's function whose public name already denotes a stub in the program.
-pub(super) const ALIAS: &[u8] = b"allograft.";
+pub(crate) const ALIAS: &[u8] = b"allograft.";
 /// The most entries of a chain that are followed.
 const MOST: u32 = 1 << 24;
 
 /// A dynamic symbol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Symbol<'a> {
-    pub(super) name: &'a [u8],
-    pub(super) info: u8,
-    pub(super) section: u16,
-    pub(super) value: u64,
-    pub(super) size: u64,
+pub(crate) struct Symbol<'a> {
+    pub(crate) name: &'a [u8],
+    pub(crate) info: u8,
+    pub(crate) section: u16,
+    pub(crate) value: u64,
+    pub(crate) size: u64,
     /// Its version's index; 1 where there are no versions.
-    pub(super) version: u16,
+    pub(crate) version: u16,
 }
 
 /// A relocation, by its symbol's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Relocation<'a> {
-    pub(super) place: u64,
-    pub(super) kind: u32,
-    pub(super) symbol: &'a [u8],
-    pub(super) version: u16,
-    pub(super) addend: i64,
+pub(crate) struct Relocation<'a> {
+    pub(crate) place: u64,
+    pub(crate) kind: u32,
+    pub(crate) symbol: &'a [u8],
+    pub(crate) version: u16,
+    pub(crate) addend: i64,
 }
 
 /// The tables.
-pub(super) struct Tables<'e, 'a> {
-    pub(super) elf: &'e Elf<'a>,
-    pub(super) entries: Vec<(u64, u64)>,
+pub(crate) struct Tables<'e, 'a> {
+    pub(crate) elf: &'e Elf<'a>,
+    pub(crate) entries: Vec<(u64, u64)>,
 }
 
 impl<'e, 'a> Tables<'e, 'a> {
-    pub(super) fn new(elf: &'e Elf<'a>) -> Self {
+    pub(crate) fn new(elf: &'e Elf<'a>) -> Self {
         Tables { elf, entries: elf.dynamic_entries().collect() }
     }
 
-    pub(super) fn value(&self, tag: u64) -> Option<u64> {
+    pub(crate) fn value(&self, tag: u64) -> Option<u64> {
         self.entries.iter().find(|(is, _)| *is == tag).map(|(_, value)| *value)
     }
 
     /// The loaded bytes at an address.
-    pub(super) fn bytes_at(&self, address: u64, size: usize) -> Option<&'a [u8]> {
+    pub(crate) fn bytes_at(&self, address: u64, size: usize) -> Option<&'a [u8]> {
         self.elf.at_address(address)?.get(..size)
     }
 
-    pub(super) fn u64_at(&self, address: u64) -> Option<u64> {
+    pub(crate) fn u64_at(&self, address: u64) -> Option<u64> {
         self.bytes_at(address, 8)?.first_chunk().map(|word| u64::from_le_bytes(*word))
     }
 
@@ -73,7 +73,7 @@ impl<'e, 'a> Tables<'e, 'a> {
         self.bytes_at(address, 4)?.first_chunk().map(|word| u32::from_le_bytes(*word))
     }
 
-    pub(super) fn symbol(&self, index: u32) -> Option<Symbol<'a>> {
+    pub(crate) fn symbol(&self, index: u32) -> Option<Symbol<'a>> {
         let at = self.value(SYMTAB)?.checked_add(ENTRY * u64::from(index))?;
         let words = self.elf.bytes.over(self.bytes_at(at, ENTRY as usize)?);
         let strings = self.elf.at_address(self.value(STRTAB)?)?;
@@ -95,7 +95,7 @@ impl<'e, 'a> Tables<'e, 'a> {
     }
 
     /// All relocations; `None` if a table or a symbol is not in the file.
-    pub(super) fn relocations(&self) -> Option<Vec<Relocation<'a>>> {
+    pub(crate) fn relocations(&self) -> Option<Vec<Relocation<'a>>> {
         let relocation = |entry| {
             let words = self.elf.bytes.over(entry);
             let number = words.u32(12)?;
@@ -123,13 +123,13 @@ impl<'e, 'a> Tables<'e, 'a> {
     }
 
     /// The range of DT_JMPREL.
-    pub(super) fn slots(&self) -> std::ops::Range<u64> {
+    pub(crate) fn slots(&self) -> std::ops::Range<u64> {
         let start = self.value(JMPREL).unwrap_or(0);
         start..start.saturating_add(self.value(PLTRELSZ).unwrap_or(0))
     }
 
     /// The places of DT_RELR (gABI, SHT_RELR).
-    pub(super) fn packed(&self) -> Vec<u64> {
+    pub(crate) fn packed(&self) -> Vec<u64> {
         let table = self.value(RELR).zip(self.value(RELRSZ)).and_then(|(at, size)| self.bytes_at(at, size as usize));
         let (mut places, mut next) = (Vec::new(), 0_u64);
         for word in table.unwrap_or_default().chunks_exact(8).filter_map(|word| word.first_chunk()) {
@@ -146,7 +146,7 @@ impl<'e, 'a> Tables<'e, 'a> {
     }
 
     /// The first symbol of that name, as every existing hash table finds it; an error if they disagree.
-    pub(super) fn found(&self, name: &[u8]) -> Result<Option<Symbol<'a>>, ()> {
+    pub(crate) fn found(&self, name: &[u8]) -> Result<Option<Symbol<'a>>, ()> {
         let gnu = self.value(GNU_HASH).map(|at| self.gnu_found(at, name));
         let sysv = self.value(HASH).map(|at| self.sysv_found(at, name));
         match (gnu, sysv) {
@@ -208,7 +208,7 @@ impl<'e, 'a> Tables<'e, 'a> {
     }
 
     /// The symbols that some hash table covers.
-    pub(super) fn hashed(&self) -> Vec<Symbol<'a>> {
+    pub(crate) fn hashed(&self) -> Vec<Symbol<'a>> {
         let numbers: Vec<u32> = match (self.value(GNU_HASH), self.value(HASH)) {
             (Some(table), _) => self.gnu_numbers(table),
             (None, Some(table)) => (1..self.u32_at(table.saturating_add(4)).unwrap_or(0).min(MOST)).collect(),
@@ -218,13 +218,13 @@ impl<'e, 'a> Tables<'e, 'a> {
     }
 
     /// The symbols that DT_GNU_HASH does not cover. DT_HASH covers all.
-    pub(super) fn unhashed(&self) -> Vec<Symbol<'a>> {
+    pub(crate) fn unhashed(&self) -> Vec<Symbol<'a>> {
         let first = self.value(GNU_HASH).and_then(|table| self.u32_at(table.checked_add(4)?)).unwrap_or(0);
         (1..first.min(MOST)).map_while(|number| self.symbol(number)).collect()
     }
 
     /// All symbols but the first, which is empty: as many as a hash table or a relocation needs, or the section has.
-    pub(super) fn all(&self) -> Vec<Symbol<'a>> {
+    pub(crate) fn all(&self) -> Vec<Symbol<'a>> {
         let hashed = self.value(GNU_HASH).and_then(|table| self.gnu_numbers(table).last().copied()).unwrap_or(0);
         let chains = self.value(HASH).and_then(|table| self.u32_at(table.checked_add(4)?)).unwrap_or(0);
         let relocations = self.raw_relocations().unwrap_or_default();
