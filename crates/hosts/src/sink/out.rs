@@ -153,6 +153,8 @@ pub(crate) fn folder(out: &Path, root: Option<&Path>) -> Result<PathBuf, Error> 
 
 #[cfg(test)]
 mod tests {
+    use fixtures::program::Build;
+
     use super::*;
 
     #[test]
@@ -163,7 +165,7 @@ mod tests {
             fs::write(&path, bytes).unwrap();
             path
         };
-        let own = fs::read(std::env::current_exe().unwrap()).unwrap();
+        let own = fs::read(Build::PLAIN.program(folder.path(), "built", "int main(void) { return 0; }")).unwrap();
         let hosts = [put("libc.a", b"!<arch>\n"), put("sdk.tar.gz", b"\x1f\x8b\x08host"), put("program", &own)];
         let [libc, bundle, program] = &hosts;
         let others = [
