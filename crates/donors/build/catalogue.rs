@@ -1,11 +1,11 @@
 //! The Rust source that embeds the donors' files: one entry for each recipe, ordered by name.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use format::Arch;
 
-use crate::foundry::Foundry;
-use crate::part::{Part, Product, compressed};
+use crate::foundry::{Foundry, FoundryError};
+use crate::part::{Part, Product, compressed, decompress, plain};
 use crate::recipe::{Profile, Recipe};
 
 /// The source's writer.
@@ -14,11 +14,18 @@ pub(crate) struct Catalogue<'a> {
     /// The parts of this build. Donors list all their architectures in any case.
     pub(crate) parts: &'a [Part<'a>],
     pub(crate) strings: &'a Recipe,
+    /// The folder of the compressed files, where this writes the files themselves for an unoptimised build.
+    pub(crate) embedded: &'a Path,
+    /// Whether the build is unoptimised.
+    pub(crate) is_plain: bool,
 }
 
 impl Catalogue<'_> {
     /// Returns the source of the donors' entries. It is a block, with an item for each file before the entries.
-    pub(crate) fn donors(&self, recipes: &[&Recipe]) -> String {
+    ///
+    /// # Errors
+    /// A compressed file cannot be read.
+    pub(crate) fn donors(&self, recipes: &[&Recipe]) -> Result<String, FoundryError> {
         let (mut items, mut entries) = (Items::default(), String::new());
         for recipe in recipes {
             let Recipe { kind, name, version, license, character, .. } = recipe;
@@ -50,7 +57,26 @@ impl Catalogue<'_> {
             }
             entries += "] },\n";
         }
-        format!("{{\n{}&[\n{entries}]\n}}\n", items.source)
+        Ok(format!("{{\n{}&[\n{entries}]\n}}\n", self.source(&items)?))
+    }
+
+    /// Returns the source of the items.
+    fn source(&self, items: &Items) -> Result<String, FoundryError> {
+        let mut source = String::new();
+        for (number, file) in items.files.iter().enumerate() {
+            let call = match file {
+                None => "new(&[])".to_owned(),
+                Some((path, like)) if self.is_plain => {
+                    let like = like.and_then(|like| items.files[like].as_ref()).map(|(like, _)| like.as_path());
+                    decompress(path, like, self.embedded)?;
+                    format!("plain({})", included(&plain(path)))
+                }
+                Some((path, None)) => format!("new({})", included(&compressed(path))),
+                Some((path, Some(like))) => format!("like(&FILE_{like}, {})", included(&compressed(path))),
+            };
+            source += &format!("static FILE_{number}: Compressed = Compressed::{call};\n");
+        }
+        Ok(source)
     }
 
     /// Adds the files of a product, one for each architecture that the donor has it for, and returns an expression for
@@ -80,63 +106,66 @@ impl Catalogue<'_> {
 
     /// Returns the source of the programs that test a grafted loader: for each architecture the program and its
     /// library.
-    pub(crate) fn loader_tests(&self, arches: &[Arch]) -> String {
+    ///
+    /// # Errors
+    /// As for [`Catalogue::donors`].
+    pub(crate) fn loader_tests(&self, arches: &[Arch]) -> Result<String, FoundryError> {
         let (mut items, mut entries) = (Items::default(), String::new());
         for arch in arches.iter().filter(|arch| self.has_tests(**arch)) {
             let [program, library] = self.foundry.loader_test_paths(*arch).map(|path| items.file(&path));
             entries += &format!("LoaderTest {{ arch: Arch::{arch:?}, program: {program}, library: {library} }},\n");
         }
-        format!("{{\n{}&[\n{entries}]\n}}\n", items.source)
+        Ok(format!("{{\n{}&[\n{entries}]\n}}\n", self.source(&items)?))
     }
 
     /// Returns the source of the libraries that test a merged program: one for each architecture.
-    pub(crate) fn merged_tests(&self, arches: &[Arch]) -> String {
+    ///
+    /// # Errors
+    /// As for [`Catalogue::donors`].
+    pub(crate) fn merged_tests(&self, arches: &[Arch]) -> Result<String, FoundryError> {
         let (mut items, mut entries) = (Items::default(), String::new());
         for arch in arches.iter().filter(|arch| self.has_tests(**arch)) {
             let file = items.file(&self.foundry.merged_test_path(*arch));
             entries += &format!("(Arch::{arch:?}, Some({file})), ");
         }
-        format!("{{\n{}&[{entries}]\n}}\n", items.source)
+        Ok(format!("{{\n{}&[{entries}]\n}}\n", self.source(&items)?))
     }
 }
 
-/// The embedded files of a catalogue.
+/// The embedded files of a catalogue, the first as `FILE_0`.
 #[derive(Default)]
 struct Items {
-    source: String,
-    /// The compressed forms, the first as `FILE_0`.
-    names: Vec<String>,
+    /// Each file's path, and the number of the one that its compressed bytes refer to. `None` for a file that this
+    /// build leaves out.
+    files: Vec<Option<(PathBuf, Option<usize>)>>,
 }
 
 impl Items {
     /// Adds a file, and returns an expression for it.
     fn file(&mut self, path: &Path) -> String {
-        self.add(path, "new(")
+        self.add(Some((path.to_owned(), None)))
     }
 
     /// Adds a file that was compressed with the help of the file `like`, which has been added before. Returns an
     /// expression for it.
     fn file_like(&mut self, path: &Path, like: &Path) -> String {
-        let other = self.names.iter().position(|name| *name == compressed(like));
-        let other = other.expect("the other file comes first");
-        self.add(path, &format!("like(&FILE_{other}, "))
+        let is_it = |file: &Option<(PathBuf, _)>| file.as_ref().is_some_and(|(path, _)| path == like);
+        let other = self.files.iter().position(is_it).expect("the other file comes first");
+        self.add(Some((path.to_owned(), Some(other))))
     }
 
     /// Adds an empty file in place of one that this build leaves out.
     fn nothing(&mut self) -> String {
-        let count = self.names.len();
-        self.source += &format!("static FILE_{count}: Compressed = Compressed::new(&[]);\n");
-        self.names.push(String::new());
-        format!("&FILE_{count}")
+        self.add(None)
     }
 
-    fn add(&mut self, path: &Path, call: &str) -> String {
-        let (count, name) = (self.names.len(), compressed(path));
-        self.source += &format!(
-            "static FILE_{count}: Compressed =\n\
-             Compressed::{call}include_bytes!(concat!(env!(\"OUT_DIR\"), \"/embedded/{name}\")));\n"
-        );
-        self.names.push(name);
-        format!("&FILE_{count}")
+    fn add(&mut self, file: Option<(PathBuf, Option<usize>)>) -> String {
+        self.files.push(file);
+        format!("&FILE_{}", self.files.len() - 1)
     }
+}
+
+/// Returns an expression for an embedded file's bytes.
+fn included(name: &str) -> String {
+    format!("include_bytes!(concat!(env!(\"OUT_DIR\"), \"/embedded/{name}\"))")
 }

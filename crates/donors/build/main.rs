@@ -87,11 +87,13 @@ fn build() -> Result<(), FoundryError> {
     parts.extend(allocators_chosen().copied().chain([strings]).map(Part::Licence));
     in_parallel(&parts, |part| workshop.make(part))?;
 
-    let catalogue = Catalogue { foundry: &foundry, parts: &parts, strings };
-    write(&embedded.join("merged_tests.rs"), catalogue.merged_tests(&MERGED).as_bytes())?;
-    write(&embedded.join("loader_tests.rs"), catalogue.loader_tests(&MERGED).as_bytes())?;
-    write(&embedded.join("catalogue.rs"), catalogue.donors(&allocators).as_bytes())?;
-    write(&embedded.join("strings.rs"), catalogue.donors(&[strings]).as_bytes())
+    // Cargo sets it for the crate that this script is of.
+    let is_plain = env::var_os("OPT_LEVEL").is_some_and(|level| level == "0");
+    let catalogue = Catalogue { foundry: &foundry, parts: &parts, strings, embedded: &embedded, is_plain };
+    write(&embedded.join("merged_tests.rs"), catalogue.merged_tests(&MERGED)?.as_bytes())?;
+    write(&embedded.join("loader_tests.rs"), catalogue.loader_tests(&MERGED)?.as_bytes())?;
+    write(&embedded.join("catalogue.rs"), catalogue.donors(&allocators)?.as_bytes())?;
+    write(&embedded.join("strings.rs"), catalogue.donors(&[strings])?.as_bytes())
 }
 
 /// Returns the names of the allocators to build: those of the variable [`DONORS`], or all.

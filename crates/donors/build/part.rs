@@ -236,7 +236,21 @@ fn compressor(home: &Path) -> Result<String, FoundryError> {
 
 /// Returns the name of a file's compressed form, which the program embeds.
 pub(crate) fn compressed(path: &Path) -> String {
-    format!("{}.lzma", path.file_name().unwrap_or_default().to_string_lossy())
+    format!("{}.lzma", plain(path))
+}
+
+/// Writes the file beside its compressed form in the folder `embedded`.
+pub(crate) fn decompress(path: &Path, like: Option<&Path>, embedded: &Path) -> Result<(), FoundryError> {
+    let read = |path: &Path| fs::read(path).map_err(|source| FoundryError::File { path: path.to_owned(), source });
+    let (from, to) = (embedded.join(compressed(path)), embedded.join(plain(path)));
+    let like = like.map(|like| read(&embedded.join(plain(like)))).transpose()?;
+    let bytes = Compressed::decompress(&read(&from)?, like.as_deref());
+    crate::write(&to, &bytes.map_err(|source| FoundryError::File { path: from, source })?)
+}
+
+/// Returns the name of a file that is embedded without compression.
+pub(crate) fn plain(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// Writes the compressed form of a file into the folder `embedded`.
