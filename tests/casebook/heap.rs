@@ -31,7 +31,8 @@ pub(crate) fn trials() -> Vec<Trial> {
             ("live_bytes_are_those_of_the_sites", live_bytes_are_those_of_the_sites),
             ("an_executable_that_was_linked_already_has_sites", an_executable_that_was_linked_already_has_sites),
             ("dynamic_programs_have_sites", dynamic_programs_have_sites),
-            ("a_signal_and_an_interval_make_a_profile", a_signal_and_an_interval_make_a_profile),
+            ("a_signal_makes_a_profile", a_signal_makes_a_profile),
+            ("an_interval_makes_profiles", an_interval_makes_profiles),
             ("a_path_that_cannot_be_written_is_said", a_path_that_cannot_be_written_is_said),
             ("probes_tell_a_profiler_outside", probes_tell_a_profiler_outside),
             ("changed_notes_on_probes_are_found", changed_notes_on_probes_are_found),
@@ -216,7 +217,7 @@ fn dynamic_programs_have_sites() {
     check_sites("merged", WAY, &merged(&bench, &[]));
 }
 
-fn a_signal_and_an_interval_make_a_profile() {
+fn a_signal_makes_a_profile() {
     let bench = Bench::new();
     for (donor, program) in programs(&bench, "sites") {
         let folder = program.parent().expect("a folder").to_owned();
@@ -226,7 +227,13 @@ fn a_signal_and_an_interval_make_a_profile() {
         let (asked, last) = (report(&folder.join("asked.1.gz")), report(&folder.join("asked.2.gz")));
         assert!(live(&asked, "keep_nodes") > 20_000_000 && live(&asked, "keep_large") == 0, "{donor}: {asked:#?}");
         assert!(live(&last, "keep_large") > 20_000_000, "{donor}: {last:#?}");
+    }
+}
 
+fn an_interval_makes_profiles() {
+    let bench = Bench::new();
+    for (donor, program) in programs(&bench, "sites") {
+        let folder = program.parent().expect("a folder").to_owned();
         // It goes on until the second one is there.
         let interval = [("ALLOGRAFT_HEAP", "timed.%n.gz:4096"), ("ALLOGRAFT_HEAP_INTERVAL", "1")];
         let output = run(&program, &["until", "timed.2.gz"], &interval);

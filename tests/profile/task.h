@@ -1,9 +1,11 @@
 /* A program of known nature: runs its task in as many threads as the first argument says, for as many seconds as the
- * second one says. The third one, if given, is a file to be made, where each thread's rounds are counted. */
+ * second one says, or until its standard input is closed if that is `until-closed`. The third one, if given, is a file
+ * to be made, where each thread's rounds are counted. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -20,7 +22,7 @@ static double now(void)
 /* Does a piece of work that takes well below a millisecond. */
 static void work(unsigned thread, unsigned long round);
 
-static double end;
+static volatile double end;
 static unsigned long counted[MOST_THREADS];
 static unsigned long *rounds = counted;
 
@@ -44,10 +46,22 @@ static void *task(void *argument)
 	return 0;
 }
 
+/* Ends the task when standard input is closed. */
+static void *wait_until_closed(void *none)
+{
+	char byte;
+	while (read(0, &byte, 1) > 0)
+		;
+	end = 0;
+	return none;
+}
+
 int main(int count, char **arguments)
 {
 	unsigned threads = count > 1 ? atoi(arguments[1]) : 1;
-	double seconds = count > 2 ? atof(arguments[2]) : 1.5;
+	const double begin = now();
+	const int until_closed = count > 2 && strcmp(arguments[2], "until-closed") == 0;
+	const double seconds = until_closed ? 1e9 : count > 2 ? atof(arguments[2]) : 1.5;
 	if (threads < 1 || threads > MOST_THREADS)
 		return 2;
 	if (count > 3 && !count_in(arguments[3]))
@@ -55,7 +69,10 @@ int main(int count, char **arguments)
 	pthread_t *others = malloc(threads * sizeof *others);
 	if (!others)
 		return 4;
-	end = now() + seconds;
+	end = begin + seconds;
+	pthread_t waiting;
+	if (until_closed && pthread_create(&waiting, 0, wait_until_closed, 0))
+		return 3;
 	for (unsigned i = 1; i < threads; i++)
 		if (pthread_create(&others[i], 0, task, (void *)(size_t)i))
 			return 3;
@@ -66,6 +83,6 @@ int main(int count, char **arguments)
 	unsigned long all = 0;
 	for (unsigned i = 0; i < threads; i++)
 		all += rounds[i];
-	fprintf(stderr, "rounds_per_second=%.0f\n", all / seconds);
+	fprintf(stderr, "rounds_per_second=%.0f\n", all / (now() - begin));
 	return 0;
 }
