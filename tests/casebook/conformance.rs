@@ -15,7 +15,7 @@ use libtest_mimic::{Failed, Trial};
 
 /// The part of a program's work that is done, in percent. Each program runs in full once. The linker and the kind of
 /// program change addresses and orders, whose effects also show with less work.
-const SHORT: u32 = 4;
+const SHORT: u32 = 2;
 const WHOLE: u32 = 100;
 const PART: u32 = 15;
 const EMULATED: u32 = 2;

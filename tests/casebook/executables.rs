@@ -13,7 +13,7 @@ use fixtures::trials::{in_group, slow};
 use libtest_mimic::{Failed, Trial};
 
 /// The part of a program's work that is done, in percent.
-const SHORT: &str = "3";
+const SHORT: &str = "2";
 const PART: &str = "15";
 
 /// The programs of the default tier: the family, threads that end, forks, and allocations by libc itself. Donors other

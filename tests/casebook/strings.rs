@@ -17,7 +17,7 @@ const SOURCES: [&str; 7] =
     ["proof.c", "proof_blocks.c", "proof_texts.c", "proof_seek.c", "proof_sets.c", "proof_letters.c", "proof_wchars.c"];
 
 /// The proof's arguments: the length up to which all pairs of alignments are tried, and the greatest length.
-const SHORT: [&str; 2] = ["16", "96"];
+const SHORT: [&str; 2] = ["12", "96"];
 const WHOLE: [&str; 2] = ["160", "1024"];
 
 /// The subject of the proof.
