@@ -30,7 +30,8 @@ const GOAL_SIZES: f64 = 2.0;
 /// # Errors
 /// allograft does not build, or a graft fails.
 pub(crate) fn bench() -> Result<()> {
-    tools::prepare_for_experiments()?;
+    tools::prepare_for_one()?;
+    table::prepare_named(&["musl", "musl-aarch64", "musl-i686", "musl-arm"])?;
     let allograft = command::build_allograft()?;
     let bench = Bench::at(workspace::build().join("bench").join("graft"))?;
     for arch in fixtures::DEBIAN {

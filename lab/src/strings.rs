@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use fixtures::strings;
-use tools::{command, workspace};
+use tools::{command, table, workspace};
 use zigcc::{Arch, Zig, ZigTarget};
 
 use crate::experiment::Bench;
@@ -16,7 +16,8 @@ use crate::experiment::Bench;
 /// # Errors
 /// A tool or a source is missing, or a target of the benchmark is not met.
 pub(crate) fn bench(arguments: &[String]) -> Result<()> {
-    tools::prepare_for_experiments()?;
+    tools::prepare_for_one()?;
+    table::prepare_named(&["lld", "musl", "musl-aarch64"])?;
     let bench = Bench::at(workspace::build().join("bench").join("strings"))?;
     let program = build(&bench.home)?;
     let status = Command::new(&program).args(arguments).status().context("the benchmark does not start")?;

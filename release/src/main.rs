@@ -22,7 +22,7 @@ fn run() -> Result<()> {
     if std::env::args().len() > 1 {
         bail!("`release` takes no arguments");
     }
-    tools::prepare_for_experiments()?;
+    tools::prepare_for_every_architecture()?;
     rust::prepare()?;
     let (checkout, build) = (workspace::root(), workspace::build());
     let version = env!("CARGO_PKG_VERSION");

@@ -88,11 +88,11 @@ fn musl_of_zig() -> Result<()> {
     }
 }
 
-/// Prepares every experiment and release: the tools for building, and a musl for every architecture.
+/// Prepares releases, and the proof on other compilers: the tools for building, and a musl for every architecture.
 ///
 /// # Errors
 /// As [`table::prepare`].
-pub fn prepare_for_experiments() -> Result<()> {
+pub fn prepare_for_every_architecture() -> Result<()> {
     table::prepare(&words(&["zigcc", "donors", "fixtures", "foreign", "zig-musl"]))
 }
 

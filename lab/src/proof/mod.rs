@@ -83,7 +83,7 @@ pub(crate) struct ProofArgs {
 /// # Errors
 /// A compiler cannot be fetched, or a result cannot be saved.
 pub(crate) fn run(args: &ProofArgs) -> Result<()> {
-    tools::prepare_for_experiments()?;
+    tools::prepare_for_every_architecture()?;
     compilers::prepare()?;
     let folder = compilers::folder().join("results");
     fs::create_dir_all(&folder)?;
