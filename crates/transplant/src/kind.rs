@@ -6,18 +6,19 @@ use format::{Arch, DonorKind};
 
 use crate::image::{Image, PT_GNU_PROPERTY, PT_NOTE, SHT_NOTE, u32_at};
 use crate::merge::needed;
+use crate::notes::places;
 use crate::refusal::Refusal;
 
 /// Whether a file carries a graft's note, of any kind.
 pub fn carries_graft(bytes: &[u8]) -> bool {
-    memchr::memmem::find(bytes, &note::head(DonorKind::Malloc)).is_some() || needed::note(bytes).is_some()
+    places(bytes, &note::head(DonorKind::Malloc)).next().is_some() || needed::note(bytes).is_some()
 }
 
 /// The descriptions of a graft's notes, of its allocator and of its string functions; `None` if there is no such note.
 /// For a program that loads its allocator, the copy of the allocator's note that the program has.
 pub fn notes(graft: &[u8]) -> [Option<Vec<u8>>; 2] {
     let [malloc, strings] = DonorKind::ALL.map(|kind| {
-        let start = memchr::memmem::find(graft, &note::head(kind))? + HEAD;
+        let start = places(graft, &note::head(kind)).next()? + HEAD;
         graft.get(start..start + DESCRIPTION).map(<[u8]>::to_vec)
     });
     [malloc.or_else(|| needed::note(graft).map(|needed| needed.donor.to_vec())), strings]

@@ -5,6 +5,7 @@
 //! | `image` | reads ELF: segments, sections, symbols, by address and by offset |
 //! | `executable` | an executable, read once: its kind, what a graft has left in it, the ways to graft it |
 //! | `kind` | recognises executables that cannot be hosts, by their marks;  the notes of a graft |
+//! | `notes` | where the notes of grafts are in a file |
 //! | `relocations` | what a static-pie program does to itself when it starts |
 //! | `code` | machine code: functions, references, what a function does; what is particular to an architecture |
 //! | `family` | musl's malloc family in a program, each role proven; and that nothing else touches its state |
@@ -41,6 +42,7 @@ mod libc;
 mod loader;
 mod location;
 mod merge;
+mod notes;
 mod plan;
 mod probes;
 mod refusal;

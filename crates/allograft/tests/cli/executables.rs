@@ -46,6 +46,26 @@ fn a_trial_says_how_much_it_proves() {
     assert!(telling.contains(" in place of snmalloc "), "{telling}");
 }
 
+/// A program that has a donor as data, as a compiler with its own libc.a has, was taken for a graft.
+#[test]
+fn a_donor_among_the_data_of_a_program_is_no_graft() {
+    let lab = Lab::new();
+    lab.run(["emit", "--target", "x86_64-linux-musl", "--donor", "mimalloc", "-o", "donor.o"]).exits(0);
+    let source = format!(
+        "#include <stdlib.h>\n__asm__(\".section .rodata\\n.globl data\\ndata: .incbin \\\"{}\\\"\\n.text\");\n\
+         extern const char data[];\nint main(void) {{ free(realloc(malloc(9), 99)); return data[0] != 0x7f; }}\n",
+        lab.path("donor.o").display()
+    );
+    let stock = fs::read(Build::PLAIN.program(&lab.path(""), "program", &source)).unwrap();
+    lab.run(["inspect", "program", "--expect", "mallocng"]).exits(0);
+    lab.changes_nothing(0, ["undo", "program"]);
+    lab.run(["graft", "program", "--try"]).exits(0);
+    lab.run(["inspect", "program", "--expect", "snmalloc"]).exits(0);
+    lab.run(["verify", "program"]).exits(0);
+    lab.run(["undo", "program"]).exits(0);
+    assert!(fs::read(lab.path("program")).unwrap() == stock);
+}
+
 /// strip clears the program headers of stock, which a graft does not use. They may be in the segment with the code.
 #[test]
 fn a_graft_that_was_stripped_later_is_whole() {

@@ -25,6 +25,7 @@ use crate::executable::Executable;
 use crate::image::{Image, PF_R, PF_W};
 use crate::kind;
 use crate::location::Location;
+use crate::notes::places;
 use crate::refusal::Refusal;
 
 /// The room behind the library's name, so that a copy of the program can have a different name.
@@ -170,7 +171,7 @@ fn assemble(
 /// The note on the shared object that a program loads; `None` if it loads none, or has several notes.
 pub(crate) fn note(program: &[u8]) -> Option<Needed> {
     let head = needed::head();
-    let mut found = memchr::memmem::find_iter(program, &head).filter_map(|at| Needed::parse(&program[at..]));
+    let mut found = places(program, &head).filter_map(|at| Needed::parse(&program[at..]));
     found.next().filter(|_| found.next().is_none())
 }
 
