@@ -25,8 +25,8 @@ pub(crate) enum Compiler {
     ZigCpp,
     /// The machine's rustc.
     Rust,
-    /// That of the slow tier's toolchain with musl targets.
-    RustMusl,
+    /// That of the slow tier's toolchain with musl targets, for this one.
+    RustMusl(Arch),
     /// This zig.
     Zig(PathBuf),
     /// This script, in the Debian that has compilers of other languages. The source is `program.SUFFIX`.
@@ -175,7 +175,7 @@ impl Recipe {
     /// `malloc`'s.
     /// `is_named`: whether Rust's function that takes a block has its name still.
     fn languages(&self, is_named: bool) -> &'static [&'static str] {
-        let is_rust = matches!(self.compiler, Compiler::Rust | Compiler::RustMusl);
+        let is_rust = matches!(self.compiler, Compiler::Rust | Compiler::RustMusl(_));
         match self.blocks {
             Blocks::Go => &["go"],
             Blocks::Mimalloc => &["mimalloc"],
@@ -223,14 +223,19 @@ impl Recipe {
                 command.args([kind, "-w", &format!("-D{}", blocks.to_uppercase())]).args(&self.flags);
                 succeed(command.arg("-o").arg(&out).arg(write("cpp", CPP)?).args(object))?;
             }
-            Compiler::Rust | Compiler::RustMusl => {
+            Compiler::Rust | Compiler::RustMusl(_) => {
                 let mut command = match self.compiler {
-                    Compiler::Rust => Command::new("rustc"),
-                    _ => {
+                    Compiler::RustMusl(arch) => {
                         let mut command = Command::new(fixtures::rust_musl().join("bin/rustc"));
-                        command.args(["--target", fixtures::rust_target(Arch::X86_64)]);
+                        command.args(["--target", fixtures::rust_target(arch)]);
+                        if !fixtures::native(arch) {
+                            command
+                                .arg("-C")
+                                .arg(format!("linker={}", fixtures::lld_folder().join("ld.lld").display()));
+                        }
                         command
                     }
+                    _ => Command::new("rustc"),
                 };
                 let is_static = self.libc.is_some_and(Libc::is_static);
                 let crt = format!("target-feature={}crt-static", if is_static { '+' } else { '-' });
@@ -288,8 +293,15 @@ pub(crate) struct Answers {
     pub(crate) silent: BTreeMap<String, usize>,
 }
 
-/// The ways in which a program is stripped. The last one cuts the section headers off.
-const STRIPS: [&[&str]; 5] = [&[], &["-x"], &["-g"], &["-s"], &["-s"]];
+/// The ways in which a program is stripped: the option of `strip`, and that of rustc for a program that this machine's
+/// `strip` cannot read. The last one cuts the section headers off.
+const STRIPS: [Option<(&str, &str)>; 5] = [
+    None,
+    Some(("-x", "link-arg=-x")),
+    Some(("-g", "link-arg=--strip-debug")),
+    Some(("-s", "link-arg=-s")),
+    Some(("-s", "link-arg=-s")),
+];
 
 /// Makes each program, with all of its symbols, with some and with none, and inspects them.
 pub(crate) fn ask(recipes: &[Recipe]) -> Answers {
@@ -304,12 +316,15 @@ pub(crate) fn ask(recipes: &[Recipe]) -> Answers {
         // zig strips small C++ programs itself; their source calls `malloc`.
         let calls_malloc = matches!(recipe.compiler, Compiler::Cpp | Compiler::ZigCpp);
         let has_malloc = calls_malloc || defines(&out, |name| name == b"malloc")?;
-        for (number, flags) in STRIPS.iter().enumerate() {
+        for (number, strip) in STRIPS.iter().enumerate() {
             let path = folder.path().join(format!("stripped-{number}"));
-            if flags.is_empty() {
-                fs::copy(&out, &path)?;
-            } else {
-                succeed(Command::new("strip").args(*flags).arg("-o").args([&path, &out]))?;
+            match (strip, &recipe.compiler) {
+                (None, _) => drop(fs::copy(&out, &path)?),
+                (Some((_, option)), Compiler::RustMusl(arch)) if !fixtures::native(*arch) => {
+                    let flags = [recipe.flags.as_slice(), &["-C", option]].concat();
+                    fs::rename(Recipe { flags, ..recipe.clone() }.make(&workshop, folder.path())?, &path)?;
+                }
+                (Some((option, _)), _) => succeed(Command::new("strip").arg(option).arg("-o").args([&path, &out]))?,
             }
             if number + 1 == STRIPS.len() {
                 linked::cut_section_headers(&path)?;
@@ -317,7 +332,7 @@ pub(crate) fn ask(recipes: &[Recipe]) -> Answers {
             let answer = linked::inspected(&path, recipe.libc, &WHOLE)?;
             let mut answers = answers.lock().expect("no thread panicked with it");
             answers.programs += 1;
-            let title = format!("{recipe:?}, strip {flags:?} ({number})");
+            let title = format!("{recipe:?}, strip {strip:?} ({number})");
             if answer.malloc != "unknown" {
                 answers.named += 1;
                 if !recipe.mallocs(has_malloc).contains(&answer.malloc.as_str()) {

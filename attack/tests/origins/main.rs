@@ -193,7 +193,7 @@ fn every_program_in_rust() {
 }
 
 #[test]
-#[ignore = "rust: a hundred programs"]
+#[ignore = "rust: two hundred programs"]
 fn every_program_in_rust_for_musl() {
     every_in(&recipes::rust_musl());
 }

@@ -1,6 +1,6 @@
 //! Which programs in C++, Rust, zig, Go, OCaml and Nim are made.
 
-use fixtures::toolchains;
+use fixtures::{Arch, toolchains};
 
 use crate::case::Libc;
 use crate::languages::{Blocks, Compiler, Recipe};
@@ -51,9 +51,12 @@ pub(crate) fn rust() -> Vec<Recipe> {
     product(&Compiler::Rust, &[Some(Libc::Glibc), Some(Libc::GlibcStatic)], &RUST_BLOCKS, &RUST_FLAGS)
 }
 
-/// Rust for musl.
+/// Rust for musl. The parts for the other blocks are objects for x86_64.
 pub(crate) fn rust_musl() -> Vec<Recipe> {
-    product(&Compiler::RustMusl, &[Some(Libc::MuslStaticPie)], &RUST_BLOCKS, &RUST_FLAGS)
+    let of = |arch, blocks| product(&Compiler::RustMusl(arch), &[Some(Libc::MuslStaticPie)], blocks, &RUST_FLAGS);
+    let mut recipes = of(Arch::X86_64, &RUST_BLOCKS);
+    recipes.extend(of(Arch::Aarch64, &[Blocks::Libc, Blocks::Counted, Blocks::Own]));
+    recipes
 }
 
 const ZIG_FLAGS: [&[&str]; 4] =

@@ -6,7 +6,15 @@ use crate::elf::Elf;
 use crate::report::Arch;
 use crate::tables::Tables;
 
-const R_X86_64_RELATIVE: u32 = 8;
+/// The relocation that adds the address at which the program is loaded: R_X86_64_RELATIVE, R_AARCH64_RELATIVE. `None`
+/// if the pointers of such programs are not read.
+fn relative(arch: Arch) -> Option<u32> {
+    match arch {
+        Arch::X86_64 => Some(8),
+        Arch::Aarch64 => Some(1027),
+        _ => None,
+    }
+}
 
 /// The pointers of a program whose values do not depend on other files.
 pub(crate) struct Pointers<'e, 'a> {
@@ -18,11 +26,9 @@ pub(crate) struct Pointers<'e, 'a> {
 impl<'e, 'a> Pointers<'e, 'a> {
     /// Reads the relocations of a program.
     pub(crate) fn new(elf: &'e Elf<'a>) -> Self {
-        let relocations = match elf.arch {
-            Arch::X86_64 => Tables::new(elf).relocations().unwrap_or_default(),
-            _ => Vec::new(),
-        };
-        let written = |kind, addend: i64| (kind == R_X86_64_RELATIVE).then_some(addend.cast_unsigned());
+        let relative = relative(elf.arch);
+        let relocations = relative.and_then(|_| Tables::new(elf).relocations()).unwrap_or_default();
+        let written = |kind, addend: i64| (Some(kind) == relative).then_some(addend.cast_unsigned());
         let relocated = relocations.into_iter().map(|entry| (entry.place, written(entry.kind, entry.addend))).collect();
         Pointers { elf, relocated }
     }
@@ -33,7 +39,7 @@ impl<'e, 'a> Pointers<'e, 'a> {
         if let Some(written) = self.relocated.get(&place) {
             return *written;
         }
-        let bytes = self.elf.at_address(place).filter(|_| self.elf.arch == Arch::X86_64)?;
+        let bytes = self.elf.at_address(place).filter(|_| relative(self.elf.arch).is_some())?;
         bytes.first_chunk().map(|word| u64::from_le_bytes(*word)).filter(|address| *address != 0)
     }
 }

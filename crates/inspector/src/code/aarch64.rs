@@ -1,6 +1,6 @@
 //! A64 instructions (Arm Architecture Reference Manual, C4.1).
 
-use super::{Decoded, Store};
+use super::{Decoded, Exit, Store};
 
 fn words<'a>(start: u64, data: &'a [u8]) -> impl Iterator<Item = (u64, u32)> + 'a {
     let words = data.chunks_exact(4).map(|raw| u32::from_le_bytes([raw[0], raw[1], raw[2], raw[3]]));
@@ -95,9 +95,67 @@ pub(super) fn is_called(parts: &[(u64, &[u8])], address: u64) -> bool {
     })
 }
 
-pub(super) fn has_indirect_calls(start: u64, data: &[u8]) -> bool {
-    // br and blr, with authentication of the pointer too. `ret` has a different code.
-    words(start, data).any(|(_, word)| matches!(word >> 21 & !0b1000, 0b110_1011_0000 | 0b110_1011_0001))
+/// A register that has a value of known origin.
+#[derive(Debug, Clone, Copy)]
+enum Value {
+    /// It is this address.
+    Page(u64),
+    /// It was loaded from this address.
+    LoadedFrom(u64),
+}
+
+/// Returns the calls and jumps that leave the function.
+pub(super) fn exits(start: u64, data: &[u8]) -> Vec<Exit> {
+    let inside = start..start.saturating_add(data.len() as u64);
+    let (mut exits, mut values, mut before) = (Vec::new(), [None; 32], 0);
+    for (address, word) in words(start, data) {
+        let (register, base) = ((word & 31) as usize, (word >> 5 & 31) as usize);
+        // BR and BLR, with authentication of the pointer too. RET has a different code.
+        let indirect = matches!(word >> 21 & !0b1000, 0b110_1011_0000 | 0b110_1011_0001);
+        let is_call = word >> 26 == 0b10_0101 || indirect && word >> 21 & 1 == 1;
+        if indirect && (is_call || !is_by_table(before, base)) {
+            exits.push(match values[base] {
+                Some(Value::LoadedFrom(place)) => Exit::Slot(place),
+                _ => Exit::Unknown,
+            });
+        }
+        // B, BL, or a condition
+        let to = match word >> 26 & 0b01_1111 == 0b00_0101 {
+            true => Some(target(address, word, 0, 26)),
+            false => step(address, &word.to_le_bytes()).and_then(|step| step.target),
+        };
+        exits.extend(to.filter(|to| !inside.contains(to)).map(Exit::To));
+        // ADRP; LDR of 64 bits, with an unsigned distance
+        let value = if word & 0x9f00_0000 == 0x9000_0000 {
+            Some(Value::Page(page(address, word)))
+        } else if let (0xf940_0000, Some(Value::Page(page))) = (word & 0xffc0_0000, values[base]) {
+            Some(Value::LoadedFrom(page.wrapping_add(u64::from(word >> 10 & 0xfff) * 8)))
+        } else {
+            None
+        };
+        // Whatever else an instruction does, it can change the registers that these fields name, and a call others.
+        values[(word >> 10 & 31) as usize] = None;
+        values[register] = value;
+        if is_call {
+            values = [None; 32];
+        }
+        before = word;
+    }
+    exits
+}
+
+/// Returns the address of ADRP.
+fn page(address: u64, word: u32) -> u64 {
+    let pages = (word >> 5 & 0x7_ffff) << 2 | word >> 29 & 3;
+    let pages = i64::from((pages << 11) as i32 >> 11);
+    (address & !0xfff).wrapping_add_signed(pages << 12)
+}
+
+/// Whether a jump through `register` goes to an entry of a table of the function's own places: the entry was added to
+/// the address of the table just before.
+fn is_by_table(before: u32, register: usize) -> bool {
+    // ADD of 64 bits, of a shifted or an extended register
+    before & 0xff00_0000 == 0x8b00_0000 && (before & 31) as usize == register
 }
 
 pub(super) fn callees(start: u64, data: &[u8]) -> Vec<u64> {
@@ -114,14 +172,35 @@ mod tests {
     }
 
     #[test]
-    fn calls_through_registers_are_indirect() {
-        // br x16, blr x16, braa, blraa, braaz, blraaz. Then ret, retaa, bl, b
+    fn calls_and_jumps_leave_a_function() {
+        let of = |code: &[u32]| {
+            let bytes: Vec<u8> = code.iter().flat_map(|word| word.to_le_bytes()).collect();
+            exits(0x1000, &bytes)
+        };
+        // br x16, blr x16, braa, blraa, braaz, blraaz. Then ret, retaa
         for word in [0xd61f_0200_u32, 0xd63f_0200, 0xd71f_0a11, 0xd73f_0a11, 0xd61f_081f, 0xd63f_081f] {
-            assert!(has_indirect_calls(0x1000, &word.to_le_bytes()), "{word:x}");
+            assert_eq!(of(&[word]), [Exit::Unknown], "{word:x}");
         }
-        for word in [0xd65f_03c0_u32, 0xd65f_0bff, 0x9400_0002, 0x1400_0002] {
-            assert!(!has_indirect_calls(0x1000, &word.to_le_bytes()), "{word:x}");
+        assert_eq!(of(&[0xd65f_03c0, 0xd65f_0bff]), []);
+        // bl +8, which is inside; bl +0x100; b -4; cbz x0, -4
+        assert_eq!(of(&[0x9400_0002, 0x9400_0040, 0xd503_201f]), [Exit::To(0x1104)]);
+        assert_eq!(of(&[0x17ff_ffff, 0xb4ff_ffc0]), [Exit::To(0xffc), Exit::To(0xffc)]);
+        // adrp x8, +2 pages; ldr x8, [x8, #24]; blr x8. Then blr x9
+        assert_eq!(of(&[0xd000_0008, 0xf940_0d08, 0xd63f_0100]), [Exit::Slot(0x3018)]);
+        assert_eq!(of(&[0xd000_0008, 0xf940_0d08, 0xd63f_0120]), [Exit::Unknown]);
+        // ldr x8, [x8, #24] of an object that is not known
+        assert_eq!(of(&[0xf940_0d08, 0xd63f_0100]), [Exit::Unknown]);
+        // In between, x8 is changed: mov x8, x0; ldp x9, x8, [sp]; bl +4, which is inside
+        for between in [0xaa00_03e8, 0xa940_23e9, 0x9400_0001] {
+            assert_eq!(of(&[0xd000_0008, 0xf940_0d08, between, 0xd63f_0100]), [Exit::Unknown], "{between:x}");
         }
+        // adrp x16, -1 page
+        assert_eq!(of(&[0xf0ff_fff0, 0xf940_0611, 0xd61f_0220]), [Exit::Slot(8)]);
+        // add x8, x9, x8, lsl #2; br x8: a table. br x10 after it: none
+        assert_eq!(of(&[0x8b08_0928, 0xd61f_0100]), []);
+        assert_eq!(of(&[0x8b08_0928, 0xd61f_0140]), [Exit::Unknown]);
+        // A call never goes to a table of the function's own places.
+        assert_eq!(of(&[0x8b08_0928, 0xd63f_0100]), [Exit::Unknown]);
     }
 
     #[test]

@@ -206,8 +206,7 @@ impl<'a> Code<'a> {
         let whole = self.of_function(start, length).filter(|bytes| bytes.len() as u64 == length);
         let Some(bytes) = whole else { return vec![Exit::Unknown] };
         match self.arch {
-            Arch::Aarch64 if aarch64::has_indirect_calls(start, bytes) => vec![Exit::Unknown],
-            Arch::Aarch64 => self.callees(start, length).into_iter().map(Exit::To).collect(),
+            Arch::Aarch64 => aarch64::exits(start, bytes),
             arch => x86::exits(if arch == Arch::I686 { 32 } else { 64 }, start, bytes),
         }
     }
