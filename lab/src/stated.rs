@@ -6,7 +6,7 @@
 //! | `SET.cases` | the number of cases of `docs/figures/SET.json` |
 //! | `SET.ARM.time`, `SET.ARM.memory` | the arm's ratio to stock: the geometric mean of the cases |
 //! | `SET.ARM.memory.least`, `.most` | the least and the greatest ratio of the cases |
-//! | `SET.ARM.memory.most-from-5-mb` | the greatest ratio of those cases in which stock takes 5 MB and more |
+//! | `SET.ARM.memory.most-from-10-mb` | the greatest ratio of those cases in which stock takes 10 MB and more |
 //! | `in PAGE`, `in PAGE: WORDS` | any figure in a table of that page, in a row with these words |
 
 use std::collections::BTreeMap;
@@ -25,8 +25,8 @@ const SETS: [&str; 3] = ["suite", "real", "rust"];
 /// The beginning and the end of a comment that names a figure.
 const OPEN: &str = "<!-- =";
 const CLOSE: &str = " -->";
-/// The least peak memory of stock, in bytes, with which a case counts for `most-from-5-mb`.
-const LARGE: u64 = 5_000_000;
+/// The least peak memory of stock, in bytes, with which a case counts for `most-from-10-mb`.
+const LARGE: u64 = 10_000_000;
 
 /// Writes the figures into the pages.
 ///
@@ -101,7 +101,7 @@ fn figure(name: &str, sets: &BTreeMap<&str, Results>) -> Result<String> {
         ("memory", None) => found.memory_ratio_to_stock,
         ("memory", Some("least")) => memory(results, arm, 0)?.into_iter().reduce(f64::min),
         ("memory", Some("most")) => memory(results, arm, 0)?.into_iter().reduce(f64::max),
-        ("memory", Some("most-from-5-mb")) => memory(results, arm, LARGE)?.into_iter().reduce(f64::max),
+        ("memory", Some("most-from-10-mb")) => memory(results, arm, LARGE)?.into_iter().reduce(f64::max),
         _ => bail!("`{name}` names no figure"),
     };
     let figure = figure.with_context(|| format!("`{name}` was not measured"))?;
