@@ -15,7 +15,7 @@ use measure::results::{Input, Origin, Results};
 use measure::session::Plan;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use tools::{command, rust, workspace};
+use tools::{command, table, workspace};
 use xtask::sessions;
 use zigcc::Arch;
 
@@ -52,7 +52,7 @@ const ARMS: [(&str, &str); 4] =
 /// # Errors
 /// A program does not build, carries the wrong allocator, or its answer differs from stock's.
 pub(crate) fn measure(bench: &Bench) -> Result<Results> {
-    rust::prepare()?;
+    table::prepare_named(&["rust"])?;
     eprintln!("bench: building allograft ...");
     let builds = RustBuilds::new(&bench.home, &command::build_allograft()?, &command::build_cargo_allograft()?)?;
     builds.hand_made()?;

@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
 use release::{Builder, Inputs, Payload};
-use tools::{command, rust, workspace};
+use tools::{command, table, workspace};
 
 fn main() -> ExitCode {
     match run() {
@@ -23,7 +23,7 @@ fn run() -> Result<()> {
         bail!("`release` takes no arguments");
     }
     tools::prepare_for_every_architecture()?;
-    rust::prepare()?;
+    table::prepare_named(&["rust"])?;
     let (checkout, build) = (workspace::root(), workspace::build());
     let version = env!("CARGO_PKG_VERSION");
     let time = release::time(&checkout)?;

@@ -18,7 +18,7 @@
 //! | [`schema`] | the schema of CycloneDX documents |
 //! | [`musls`] | releases of musl, and its libc.so built like other distributions' |
 //! | [`glibcs`] | newer releases of glibc |
-//! | [`rust`] | a Rust toolchain with musl targets |
+//! | `rust` | a Rust toolchain with musl targets |
 //! | [`system`] | a Debian with many programs |
 //! | [`installed`] | a Debian with many programs, installed |
 //! | [`released`] | released static programs to graft |
@@ -40,7 +40,7 @@ pub mod musls;
 pub mod packages;
 pub mod projects;
 pub mod released;
-pub mod rust;
+mod rust;
 pub mod schema;
 pub mod sources;
 pub mod system;

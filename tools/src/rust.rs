@@ -38,7 +38,7 @@ const RECIPE: &str = "rust 1.96, 1";
 ///
 /// # Errors
 /// When it cannot be made: on a Debian other than 12, or if crates.io is unreachable.
-pub fn prepare() -> Result<()> {
+pub(crate) fn prepare() -> Result<()> {
     let tools = fixtures::tools();
     let folder = tools.join("rust-musl");
     let whole = fixtures::RUST_MUSL.iter().all(|arch| fixtures::rust_libc_below(&folder, *arch).is_file());
@@ -115,7 +115,8 @@ fn self_contained(llvm: &Path, folder: &Path, arch: Arch) -> Result<()> {
     let libc = fixtures::rust_libc_below(folder, arch);
     let place = libc.parent().context("libc.a has a folder")?;
     fs::create_dir_all(place)?;
-    let musl = fixtures::debian_musl(arch).libdir;
+    let musl = fixtures::debian_musl_if_present(arch);
+    let musl = musl.with_context(|| format!("Debian's musl for {} is missing", arch.name()))?.libdir;
     // With lld, the unwinder requests the last two by name. They are empty in musl's package.
     for name in ["libc.a", "crt1.o", "Scrt1.o", "rcrt1.o", "crti.o", "crtn.o", "libdl.a", "libpthread.a"] {
         fs::copy(musl.join(name), place.join(name)).with_context(|| format!("Debian's musl holds no {name}"))?;

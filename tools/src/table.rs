@@ -26,6 +26,8 @@ pub struct Tool {
     pub checked: Checked,
     /// Its users: crates of the workspace, with whatever depends on them; test programs; groups of slow tests.
     pub needed_by: &'static [&'static str],
+    /// The tools that it is made with.
+    made_with: &'static [&'static str],
     source: Source,
 }
 
@@ -83,7 +85,10 @@ pub const TOOLS: &[Tool] = &[
     tool("schema", "CycloneDX's schema and a validator", 5, Sha256, &["schema"], Other(schema::prepare)),
     tool("crates", "a project of crates.io", 20, Sha256, &["projects"], Other(projects::prepare_crates)),
     tool("bazel", "Bazel", 42, Sha256, &["bazel", "projects"], Other(toolchains::prepare_bazel)),
-    tool("rust", "Rust with musl targets; minutes to build", 250, Debian, &["rust", "projects"], Other(rust::prepare)),
+    made_with(
+        &["zig", "musl", "musl-aarch64"],
+        tool("rust", "Rust with musl targets; minutes to build", 250, Debian, RUST, Other(rust::prepare)),
+    ),
     tool("musls", "releases of musl, compiled", 4, Sha256, &["musls"], Other(musls::prepare)),
     tool("glibcs", "newer releases of glibc", 50, Debian, &["glibcs"], Other(glibcs::prepare)),
     tool("windows", "Wine and mingw-w64's gcc", 170, Debian, &["windows"], Other(windows::prepare)),
@@ -102,6 +107,7 @@ pub const TOOLS: &[Tool] = &[
     ),
 ];
 
+const RUST: &[&str] = &["rust", "projects"];
 const FOREIGN: &[&str] =
     &["zig-musls", "rust", "aarch64", "riscv64", "arm", "i686", "foreign", "allograft cli", "trial trials"];
 const AARCH64: &[&str] = &["aarch64", "zig-musls", "foreign", "rust"];
@@ -122,7 +128,11 @@ const fn tool(
     needed_by: &'static [&'static str],
     source: Source,
 ) -> Tool {
-    Tool { name, about, megabytes, checked, needed_by, source }
+    Tool { name, about, megabytes, checked, needed_by, made_with: &[], source }
+}
+
+const fn made_with(made_with: &'static [&'static str], tool: Tool) -> Tool {
+    Tool { made_with, ..tool }
 }
 
 /// Fetches or makes the tools of `needs`, unless they exist, and reports each on stderr. `needs` are words of
@@ -132,7 +142,7 @@ const fn tool(
 /// # Errors
 /// When one cannot be fetched. Without apt, Debian's packages are left out, with a warning.
 pub fn prepare(needs: &BTreeSet<String>) -> Result<()> {
-    install(TOOLS.iter().filter(|tool| tool.needed_by.iter().any(|by| needs.contains(*by))))
+    install(&chosen(|tool| tool.needed_by.iter().any(|by| needs.contains(*by))))
 }
 
 /// Fetches or makes the tools of these names, and the tools that they are made with.
@@ -143,14 +153,29 @@ pub fn prepare_named(names: &[&str]) -> Result<()> {
     if let Some(unknown) = names.iter().find(|name| !TOOLS.iter().any(|tool| tool.name == **name)) {
         bail!("there is no tool `{unknown}`\nhelp: `cargo xtask setup` lists them");
     }
-    install(TOOLS.iter().filter(|tool| names.contains(&tool.name)))
+    install(&chosen(|tool| names.contains(&tool.name)))
 }
 
-fn install<'a>(chosen: impl Iterator<Item = &'a Tool>) -> Result<()> {
+/// Returns the tools that are wanted, and those that they are made with, in the order of the table.
+fn chosen(is_wanted: impl Fn(&Tool) -> bool) -> Vec<&'static Tool> {
+    let wanted = TOOLS.iter().filter(|tool| is_wanted(tool));
+    let parts: BTreeSet<&str> = wanted.flat_map(|tool| tool.made_with).copied().collect();
+    TOOLS.iter().filter(|tool| is_wanted(tool) || parts.contains(tool.name)).collect()
+}
+
+fn install(chosen: &[&Tool]) -> Result<()> {
     let tools = fixtures::tools();
     fs::create_dir_all(&tools).with_context(|| format!("cannot make `{}`", tools.display()))?;
     let _lock = folder::lock(&tools.join(".setup.lock"))?;
-    let chosen: Vec<&Tool> = chosen.collect();
+    let make = |tool: &&Tool| {
+        match tool.source {
+            Source::Debian(_) => Ok(()),
+            Source::Other(prepare) => prepare(),
+            Source::Zig(prepare) => zig::install(&tools).and_then(|zig| prepare(&zig)),
+        }
+        .with_context(|| format!("`{}` ({}) cannot be prepared", tool.name, tool.about))
+    };
+    let (first, last): (Vec<&Tool>, Vec<&Tool>) = chosen.iter().partition(|tool| tool.made_with.is_empty());
     // All packages of Debian together, since their lists are fetched once; meanwhile the tools from other registries.
     let items = chosen.iter().filter_map(|tool| match tool.source {
         Source::Debian(item) => Some(item),
@@ -159,16 +184,10 @@ fn install<'a>(chosen: impl Iterator<Item = &'a Tool>) -> Result<()> {
     let items: Vec<Item> = items.collect();
     std::thread::scope(|scope| {
         let debian = scope.spawn(|| debian::install(&tools, &items));
-        let others = chosen.iter().try_for_each(|tool| {
-            match tool.source {
-                Source::Debian(_) => Ok(()),
-                Source::Other(prepare) => prepare(),
-                Source::Zig(prepare) => zig::install(&tools).and_then(|zig| prepare(&zig)),
-            }
-            .with_context(|| format!("`{}` ({}) cannot be prepared", tool.name, tool.about))
-        });
+        let others = first.iter().try_for_each(make);
         others.and(debian.join().unwrap_or_else(|_| bail!("a thread died")))
-    })
+    })?;
+    last.iter().try_for_each(make)
 }
 
 /// Returns the table as text.
@@ -204,5 +223,16 @@ mod tests {
         }
         let names: BTreeSet<&str> = TOOLS.iter().map(|tool| tool.name).collect();
         assert_eq!(names.len(), TOOLS.len());
+    }
+
+    #[test]
+    fn a_tool_comes_with_those_that_it_is_made_with() {
+        for tool in TOOLS {
+            let names: Vec<&str> = chosen(|it| it.name == tool.name).iter().map(|it| it.name).collect();
+            assert_eq!(names, [tool.made_with, &[tool.name]].concat(), "not all, or not before it");
+            let parts = TOOLS.iter().filter(|it| tool.made_with.contains(&it.name));
+            assert!(parts.into_iter().all(|it| it.made_with.is_empty()), "{}: made in more than two steps", tool.name);
+        }
+        assert!(TOOLS.iter().any(|tool| !tool.made_with.is_empty()));
     }
 }

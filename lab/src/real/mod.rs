@@ -10,7 +10,7 @@ use measure::case::{Arm, Case, Invocation, Load};
 use measure::report;
 use measure::results::{Input, Origin, Results};
 use measure::session::Plan;
-use tools::{command, rust, workspace};
+use tools::{command, table, workspace};
 
 use self::program::{Program, Run, Sources};
 use crate::builds::{LinkedArm, Part, Workshop};
@@ -91,7 +91,7 @@ fn of_program(program: &Program, arms: &[LinkedArm], paths: &[PathBuf], quick: b
 
 /// Builds the programs in Rust, and returns their cases.
 fn in_rust(workshop: &Workshop, arms: &[LinkedArm], bench: &Bench) -> Result<Vec<Case>> {
-    rust::prepare()?;
+    table::prepare_named(&["rust"])?;
     let shared = Bench::at(workspace::build().join("bench").join("rust"))?;
     let builds = RustBuilds::new(&shared.home, &workshop.allograft, &workshop.allograft)?;
     let mut search = Vec::new();

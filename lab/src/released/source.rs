@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use fixtures::Arch;
 use fixtures::corpus::{self, Released};
-use tools::{folder, rust, table, workspace};
+use tools::{folder, table, workspace};
 
 use super::compiled::{CRATES, Crate};
 use super::work::Work;
@@ -76,7 +76,7 @@ impl Source {
         let folder = workspace::build().join("released").join("crates").join(self.package().replace('@', "-"));
         let program = folder.join("bin").join(package.name);
         if !program.is_file() {
-            rust::prepare()?;
+            table::prepare_named(&["rust"])?;
             table::prepare_named(package.tools())?;
             let what = format!("{} {}, built for musl", package.name, package.version);
             folder::announce(&what, || folder::place(&folder, |folder| package.install(folder)))

@@ -250,7 +250,7 @@ fn alpine(root: &Path) -> Result<()> {
 
 /// Adds the musl target of Rust.
 fn rust(root: &Path) -> Result<()> {
-    tools::rust::prepare()?;
+    tools::table::prepare_named(&["rust"])?;
     let target = fixtures::rust_target(Arch::X86_64);
     let from = fixtures::tools().join("rust-musl/lib/rustlib").join(target);
     let copied = Command::new("cp").arg("-a").arg(from).arg(root.join("usr/lib/rustlib")).status()?;
