@@ -476,10 +476,13 @@ public:
 	/* The size of this machine's pages, of which page_size is a multiple. */
 	static size_t real_page_size()
 	{
-		static size_t known = 0;
-		if (known == 0)
-			known = getauxval(AT_PAGESZ);
-		return known ? known : page_size;
+		GRAFT_EARLY static stl::Atomic<size_t> known{0};
+		size_t size = known.load(stl::memory_order_relaxed);
+		if (size == 0) {
+			size = getauxval(AT_PAGESZ);
+			known.store(size, stl::memory_order_relaxed);
+		}
+		return size ? size : page_size;
 	}
 
 	/* Gives the whole pages of the range back to the kernel, unless all memory is to stay. */
