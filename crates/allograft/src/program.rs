@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use inspector::{Link, Report, Strings, name};
 use serde::{Deserialize, Serialize};
+use trial::command_path;
 
 use crate::failure::Failure;
 use crate::shell::quoted;
@@ -31,8 +32,7 @@ pub(crate) fn on_path(word: &OsStr) -> Option<PathBuf> {
     if word.to_string_lossy().contains('/') {
         return None;
     }
-    let folders = std::env::var_os("PATH")?;
-    std::env::split_paths(&folders).map(|folder| folder.join(word)).find(|path| path.is_file())
+    command_path::find(word)
 }
 
 /// Checks that a word without a slash does not name two programs. `command` is the command that takes it, such as

@@ -13,6 +13,7 @@ mod tests;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -151,7 +152,9 @@ fn found(program: &OsString) -> Option<PathBuf> {
         return Some(path);
     }
     let folders = std::env::var_os("PATH")?;
-    std::env::split_paths(&folders).map(|folder| folder.join(&path)).find(|path| path.is_file())
+    let is_program =
+        |path: &PathBuf| path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0);
+    std::env::split_paths(&folders).map(|folder| folder.join(&path)).find(is_program)
 }
 
 /// Checks that a running process can be recorded.

@@ -3,11 +3,13 @@
 //!
 //! | module | what lives there |
 //! | --- | --- |
+//! | [`command_path`] | programs on the command path |
 //! | `linker` | linkers, which of them this machine has, and their command lines |
 //! | `references` | an object that only refers to symbols |
 //! | `run` | runs of a program, under an emulator if need be, with a time limit |
 //! | `failure` | kinds of failures, to compare a failure with stock's |
 
+pub mod command_path;
 mod failure;
 mod linker;
 mod references;

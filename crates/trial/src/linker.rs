@@ -8,6 +8,8 @@ use std::process::{Command, Stdio};
 
 use inspector::Arch;
 
+use crate::command_path;
+
 /// The kinds of program that a donor has to link into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
@@ -89,15 +91,9 @@ pub(crate) fn find(given: Option<&[PathBuf]>, arch: Arch) -> Vec<Linker> {
     let programs: Vec<PathBuf> = match (given, named) {
         (Some(given), _) => given.to_vec(),
         (None, Some(named)) => std::env::split_paths(&named).collect(),
-        (None, None) => looked_for(arch).iter().filter_map(|name| on_path(name)).collect(),
+        (None, None) => looked_for(arch).iter().filter_map(command_path::find).collect(),
     };
     programs.into_iter().map(Linker::new).filter(|linker| linker.works_for(arch)).collect()
-}
-
-/// Returns the program of that name on the command path.
-pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
-    let folders = std::env::var_os("PATH")?;
-    std::env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
 impl Linker {

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use inspector::Arch;
 
 use crate::Emulator;
+use crate::command_path;
 use crate::failure::{Failure, FailureKind};
-use crate::linker::{is_native, on_path};
+use crate::linker::is_native;
 
 /// The time after a program's own watchdog, for programs that do not react to it.
 const GRACE: Duration = Duration::from_secs(15);
@@ -33,7 +34,7 @@ impl Runner {
             Emulator::Program(program) => Some(program.clone()),
             Emulator::Auto => {
                 let missing = || format!("no emulator for {arch} was found: looked for {}", names.join(", "));
-                Some(names.iter().find_map(|name| on_path(name)).ok_or_else(missing)?)
+                Some(names.iter().find_map(command_path::find).ok_or_else(missing)?)
             }
             Emulator::Never => return Err(format!("programs for {arch} do not run here without an emulator")),
         };
