@@ -1,4 +1,4 @@
-//! The rows of the suite in which the default donor takes more than glibc, beside what each program asks for.
+//! The rows of a table in which the default donor takes more than glibc, beside what each program asks for.
 
 use measure::report::bytes;
 use measure::results::{CaseArm, CaseResult, Results};
@@ -26,11 +26,11 @@ impl Compared {
     }
 }
 
-/// Returns the table of those rows.
-pub(crate) fn table(results: &Results, asked: &Asked) -> String {
-    let mut text = "| | time to glibc's | peak to glibc's | it asks for | peak: default | glibc | stock |\n\
-                    | --- | --- | --- | --- | --- | --- | --- |\n"
-        .to_owned();
+/// Returns the table of those rows. `asked`: what the programs ask for, if that was counted.
+pub(crate) fn table(results: &Results, asked: Option<&Asked>) -> String {
+    let asks = if asked.is_some() { " it asks for |" } else { "" };
+    let mut text = format!("| | time to glibc's | peak to glibc's |{asks} peak: default | glibc | stock |\n");
+    text += &format!("|{}\n", " --- |".repeat(if asked.is_some() { 7 } else { 6 }));
     let mut others = 0;
     for case in &results.cases {
         match row(case, asked) {
@@ -42,7 +42,7 @@ pub(crate) fn table(results: &Results, asked: &Asked) -> String {
 }
 
 /// Returns the row of a case, if the default takes more time or memory than glibc in it.
-fn row(case: &CaseResult, asked: &Asked) -> Option<String> {
+fn row(case: &CaseResult, asked: Option<&Asked>) -> Option<String> {
     let arm = |name: &str| case.arms.iter().find(|arm| arm.name == name);
     let (stock, default, glibc) = (case.arms.first()?, arm(DEFAULT)?, arm(GLIBC)?);
     let time = Compared::of_time(default, glibc)?;
@@ -52,13 +52,14 @@ fn row(case: &CaseResult, asked: &Asked) -> Option<String> {
     }
     let bold = |is_more: bool, text: String| if is_more { format!("**{text}**") } else { text };
     let shown = |bytes_of: Option<u64>| bytes_of.map_or_else(String::new, bytes);
+    let asks = |asked: &Asked| format!(" {} |", shown(asked.bytes(&case.name, case.threads, case.size)));
     Some(format!(
-        "| {} | {} ({}) | {} | {} | {} | {} | {} |\n",
+        "| {} | {} ({}) | {} |{} {} | {} | {} |\n",
         case.title(),
         bold(time.value > 1.0, format!("{:.2}", time.value)),
         time.range.map_or_else(|| "one round".to_owned(), |(low, high)| format!("{low:.2}–{high:.2}")),
         bold(peak > 1.005, format!("{peak:.2}")),
-        shown(asked.bytes(&case.name, case.threads, case.size)),
+        asked.map_or_else(String::new, asks),
         shown(default.peak_memory_bytes),
         shown(glibc.peak_memory_bytes),
         shown(stock.peak_memory_bytes),

@@ -30,14 +30,23 @@ pub(crate) const EXPERIMENT: Experiment<Results> =
 /// The names of the programs.
 pub(crate) const NAMES: [&str; 2] = ["compile", "format"];
 
-/// The programs of `suite/rust`, with their arguments besides the number of threads: full, quick.
+/// The programs of `suite/rust`, with their arguments besides the number of threads, by [`Amount`].
 static PROGRAMS: [Program; 2] =
-    [Program { name: "compile", work: ["800", "100"] }, Program { name: "format", work: ["3", "1"] }];
+    [Program { name: "compile", work: ["800", "300", "100"] }, Program { name: "format", work: ["3", "1", "1"] }];
 
 /// One of the programs.
 pub(crate) struct Program {
     name: &'static str,
-    work: [&'static str; 2],
+    work: [&'static str; 3],
+}
+
+/// How much work a run does.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Amount {
+    Full,
+    /// For many arms: more rounds in the same time say more than longer runs.
+    Less,
+    Quick,
 }
 
 /// The input of `format`: source packages from the lock file.
@@ -57,8 +66,9 @@ pub(crate) fn measure(bench: &Bench) -> Result<Results> {
     let builds = RustBuilds::new(&bench.home, &command::build_allograft()?, &command::build_cargo_allograft()?)?;
     builds.hand_made()?;
     let mut cases = Vec::new();
+    let amount = if bench.quick { Amount::Quick } else { Amount::Full };
     for program in programs(|name| bench.has(name)) {
-        cases.extend(builds.cases(program, &builds.build(program)?, bench.quick)?);
+        cases.extend(builds.cases(program, &builds.build(program)?, amount)?);
     }
     let origins: Vec<Origin> = cases.first().context("nothing to measure")?.arms.iter().map(origin).collect();
     experiment::compared(builds.input()?, &origins, &cases, Plan { count_calls: true, ..bench.plan(6, 1.0) })
@@ -214,9 +224,9 @@ impl RustBuilds {
     ///
     /// # Errors
     /// The input of a program is missing.
-    pub(crate) fn cases(&self, program: &Program, built: &[(String, PathBuf)], quick: bool) -> Result<Vec<Case>> {
+    pub(crate) fn cases(&self, program: &Program, built: &[(String, PathBuf)], amount: Amount) -> Result<Vec<Case>> {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        let work = program.work[usize::from(quick)];
+        let work = program.work[amount as usize];
         let folders: Vec<PathBuf> = match program.name {
             "format" => READ.iter().map(|name| self.package(name).map(Path::to_owned)).collect::<Result<_>>()?,
             _ => Vec::new(),

@@ -11,13 +11,17 @@ use crate::{
 /// A table's name, its page, and its text.
 type Kept = (&'static str, &'static str, fn() -> Result<String>);
 
+/// The page of most figures.
+const PAGE: &str = "docs/bench-figures.md";
+
 /// All tables. The lines around a table in its page have its name.
-const TABLES: [Kept; 10] = [
-    ("suite", "docs/bench-figures.md", || Ok(report::overview(&suite::results()?))),
-    ("behind", "docs/bench-figures.md", || Ok(behind::table(&suite::results()?, &experiment::present(asked::NAME)?))),
-    ("real", "docs/bench-figures.md", || real::EXPERIMENT.kept_table()),
-    ("rest", "docs/bench-figures.md", || rest::EXPERIMENT.kept_table()),
-    ("latency", "docs/bench-figures.md", || latency::EXPERIMENT.kept_table()),
+const TABLES: [Kept; 11] = [
+    ("suite", PAGE, || Ok(report::overview(&suite::results()?))),
+    ("behind", PAGE, || Ok(behind::table(&suite::results()?, Some(&experiment::present(asked::NAME)?)))),
+    ("real", PAGE, || real::EXPERIMENT.kept_table()),
+    ("behind-real", PAGE, || Ok(behind::table(&experiment::present(real::EXPERIMENT.name)?, None))),
+    ("rest", PAGE, || rest::EXPERIMENT.kept_table()),
+    ("latency", PAGE, || latency::EXPERIMENT.kept_table()),
     ("dynamic", "docs/dynamic-executables.md", || dynamic::EXPERIMENT.kept_table()),
     ("loaders", "docs/loader.md", || loaders::EXPERIMENT.kept_table()),
     ("profile", "docs/profile-method.md", || profile::EXPERIMENT.kept_table()),

@@ -37,14 +37,15 @@ pub fn compare(case: &Case, plan: &Plan, executor: &mut dyn Executor) -> Result<
     let mut tools =
         Tools { executor, clock: &SystemClock::default(), observer: &mut |_: Progress<'_>| {}, interrupted: &|| false };
     let session = session::compare(case, plan, &mut tools).with_context(|| case.title())?;
-    whole(case, &session)?;
+    whole(case, session.arms.iter().map(|arm| arm.failure.as_deref()))?;
     Ok(session)
 }
 
 /// Compares the arms of each case within the one budget of `plan`. Rounds go to the cases that need them.
 ///
 /// # Errors
-/// As [`compare`]; also when a program ends with an exit code other than 0 in every arm.
+/// As [`compare`], as soon as it happens: the budget may be an hour. Also when a program ends with an exit code other
+/// than 0 in every arm.
 pub fn compare_all(cases: &[Case], plan: &Plan) -> Result<(Vec<CaseResult>, Vec<Session>)> {
     let clock = SystemClock::default();
     let mut executor = Processes::default();
@@ -57,6 +58,7 @@ pub fn compare_all(cases: &[Case], plan: &Plan) -> Result<(Vec<CaseResult>, Vec<
         let seed = plan.seed.wrapping_add(number as u64);
         let mut comparison = Comparison::new(case, Plan { seed, ..plan.clone() });
         comparison.open(None, &mut tools).with_context(|| case.title())?;
+        whole(case, comparison.failures())?;
         comparisons.push(comparison);
     }
     let count = comparisons.len();
@@ -68,6 +70,7 @@ pub fn compare_all(cases: &[Case], plan: &Plan) -> Result<(Vec<CaseResult>, Vec<
         if plan.count_calls {
             comparison.count_calls(until, &mut tools);
         }
+        whole(&cases[at], comparison.failures())?;
     }
     let until = Until { aim: plan.budget, end: None };
     loop {
@@ -76,20 +79,21 @@ pub fn compare_all(cases: &[Case], plan: &Plan) -> Result<(Vec<CaseResult>, Vec<
         let needs: Vec<Option<Need>> = comparisons.iter_mut().map(|case| case.need().filter(fits)).collect();
         let Some(at) = session::neediest(&needs) else { break };
         comparisons[at].make_round(until, &mut tools);
+        whole(&cases[at], comparisons[at].failures())?;
     }
     let disturbance = watch.finish();
     let sessions: Vec<Session> = comparisons.into_iter().map(Comparison::finish).collect();
     for (case, session) in cases.iter().zip(&sessions) {
-        whole(case, session)?;
         successful(case, session)?;
     }
     let results = cases.iter().zip(&sessions).map(|(case, session)| CaseResult::new(case, session, plan, disturbance));
     Ok((results.collect(), sessions))
 }
 
-fn whole(case: &Case, session: &Session) -> Result<()> {
-    for (arm, runs) in case.arms.iter().zip(&session.arms) {
-        if let Some(failure) = &runs.failure {
+/// No arm is excluded. `failures`: for each arm, the reason why it is.
+fn whole<'f>(case: &Case, failures: impl Iterator<Item = Option<&'f str>>) -> Result<()> {
+    for (arm, failure) in case.arms.iter().zip(failures) {
+        if let Some(failure) = failure {
             bail!("{}: {}: {failure}", case.title(), arm.name);
         }
     }
@@ -137,6 +141,17 @@ mod tests {
         assert_eq!(seconds(&session.arms[1]).len(), ratios(&session.arms[1], &session.arms[0]).len());
         let error = compare(&case("other", vec![shell("echo x"), shell("echo y")]), &plan, &mut bare()).unwrap_err();
         assert!(error.to_string().starts_with("other: echo y: "), "{error:#}");
+    }
+
+    #[test]
+    fn an_arm_that_fails_late_ends_the_comparison() {
+        let folder = tempfile::tempdir().unwrap();
+        let runs = folder.path().join("runs");
+        let least = Plan { least_rounds: 20, most_rounds: 20, memory_runs: 0, count_calls: false, ..Plan::default() };
+        let script = format!("echo x >> {0}; test $(wc -l < {0}) -lt 5", fixtures::shell::word(&runs));
+        let error = compare_all(&[case("late", vec![shell("true"), shell(&script)])], &least).unwrap_err().to_string();
+        assert!(error.starts_with("late: ") && error.contains("exit code 1"), "{error}");
+        assert_eq!(std::fs::read_to_string(runs).unwrap().lines().count(), 5);
     }
 
     /// A program that is missing in every arm would have a ratio of 1.

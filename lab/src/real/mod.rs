@@ -15,7 +15,7 @@ use tools::{command, table, workspace};
 use self::program::{Program, Run, Sources};
 use crate::builds::{LinkedArm, Part, Workshop};
 use crate::experiment::{self, Bench, Experiment};
-use crate::rust_programs::{self, RustBuilds};
+use crate::rust_programs::{self, Amount, RustBuilds};
 
 /// The experiment.
 pub(crate) const EXPERIMENT: Experiment<Results> = Experiment {
@@ -120,7 +120,7 @@ fn in_rust(workshop: &Workshop, arms: &[LinkedArm], bench: &Bench) -> Result<Vec
             built
                 .push((arm.name.clone(), path.with_context(|| format!("the toolchain has nothing for {}", arm.name))?));
         }
-        cases.extend(builds.cases(program, &built, bench.quick)?);
+        cases.extend(builds.cases(program, &built, if bench.quick { Amount::Quick } else { Amount::Less })?);
     }
     Ok(cases)
 }

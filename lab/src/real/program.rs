@@ -126,7 +126,7 @@ impl Sources {
                 parts: self.redis("REDIS_SERVER_OBJ")?,
                 run: Run::Server(
                     words("--port {port} --bind 127.0.0.1 --save  --appendonly no --daemonize no".to_owned()),
-                    [redis_load(60_000), redis_load(2_000)],
+                    [redis_load(20_000), redis_load(2_000)],
                 ),
             },
             Program {

@@ -133,6 +133,11 @@ impl<'s> Comparison<'s> {
         self.rounds
     }
 
+    /// Returns, for each arm, the reason why it is excluded so far.
+    pub fn failures(&self) -> impl Iterator<Item = Option<&str>> {
+        self.arms.iter().map(|arm| arm.failure.as_deref())
+    }
+
     /// Returns the reason why the first arm failed in a round, if it did. The comparison cannot go on then.
     pub fn failed(&self) -> Option<&str> {
         self.arms[0].failure.as_deref().filter(|_| self.stopped == Stopped::Failed)
