@@ -20,6 +20,19 @@ pub(crate) struct Archive<'a> {
     pub(crate) has_index: bool,
     /// The table of long names. Empty without one.
     pub(crate) long_names: &'a [u8],
+    /// The bytes around the index and around the table of long names.
+    pub(crate) index_frame: Option<Frame<'a>>,
+    pub(crate) names_frame: Option<Frame<'a>>,
+}
+
+/// The bytes of a table that are not its entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Frame<'a> {
+    pub(crate) header: &'a [u8],
+    /// The bytes behind the last entry; none for names.
+    pub(crate) tail: &'a [u8],
+    /// As of a member.
+    pub(crate) pad: &'a [u8],
 }
 
 #[derive(Debug)]
@@ -29,6 +42,8 @@ pub(crate) struct Member<'a> {
     pub(crate) name: &'a [u8],
     pub(crate) header: &'a [u8],
     pub(crate) data: &'a [u8],
+    /// The byte behind content of odd size; empty if the size is even or the file ends there.
+    pub(crate) pad: &'a [u8],
     /// The offset of the header in the file.
     offset: usize,
 }
@@ -70,7 +85,14 @@ impl<'a> Archive<'a> {
         if !data.starts_with(MAGIC) {
             return Err(broken(0, "there is no archive magic"));
         }
-        let mut archive = Archive { members: Vec::new(), index: Vec::new(), has_index: false, long_names: &[] };
+        let mut archive = Archive {
+            members: Vec::new(),
+            index: Vec::new(),
+            has_index: false,
+            long_names: &[],
+            index_frame: None,
+            names_frame: None,
+        };
         let mut raw_index = None;
         let mut offset = MAGIC.len();
         while offset < data.len() {
@@ -87,30 +109,42 @@ impl<'a> Archive<'a> {
             let body = data.get(start..end).ok_or_else(|| {
                 broken(offset, format!("a member of {size} bytes in a file that ends after {}", data.len() - start))
             })?;
+            let pad = data.get(end..end.saturating_add(size % 2)).unwrap_or_default();
+            let frame = Frame { header, tail: &[], pad };
             match special(&header[..16]) {
                 Some(Special::Index { wide }) => {
                     archive.has_index = true;
-                    raw_index = Some((offset, wide, body));
+                    raw_index = Some((offset, wide, body, frame));
                 }
-                Some(Special::LongNames) => archive.long_names = body,
+                Some(Special::LongNames) => {
+                    archive.long_names = body;
+                    archive.names_frame = Some(frame);
+                }
                 None => {
                     let (name, contents) = name_and_contents(&header[..16], body, archive.long_names)
                         .ok_or_else(|| broken(offset, "a member's name is not in the table of long names"))?;
                     let ordinal = archive.members.len() + 1;
-                    archive.members.push(Member { ordinal, name, header, data: contents, offset });
+                    archive.members.push(Member { ordinal, name, header, data: contents, pad, offset });
                 }
             }
             offset = end.saturating_add(size % 2);
         }
-        if let Some((offset, wide, body)) = raw_index {
-            archive.index = archive.read_index(offset, wide, body)?;
+        if let Some((offset, wide, body, frame)) = raw_index {
+            let (index, tail) = archive.read_index(offset, wide, body)?;
+            archive.index = index;
+            archive.index_frame = Some(Frame { tail, ..frame });
         }
         Ok(archive)
     }
 
     /// Reads an index: a count, that many big-endian file offsets, that many NUL-terminated names (System V ABI,
-    /// chapter 7).
-    fn read_index(&self, offset: usize, wide: bool, body: &'a [u8]) -> Result<Vec<IndexEntry<'a>>, InspectError> {
+    /// chapter 7). Returns its entries, and what is behind them.
+    fn read_index(
+        &self,
+        offset: usize,
+        wide: bool,
+        body: &'a [u8],
+    ) -> Result<(Vec<IndexEntry<'a>>, &'a [u8]), InspectError> {
         let cut = || broken(offset, "the index ends before its last entry");
         let width = if wide { 8 } else { 4 };
         let number = |at: usize| -> Option<usize> {
@@ -129,7 +163,7 @@ impl<'a> Archive<'a> {
             let member = self.members.binary_search_by_key(&target, |member| member.offset).ok();
             entries.push(IndexEntry { symbol, member });
         }
-        Ok(entries)
+        Ok((entries, names))
     }
 }
 

@@ -132,6 +132,8 @@ fn broken_archives() -> Vec<Case<Break>> {
         ("a byte too many", |bytes| bytes.push(0), "unreadable"),
         ("a byte too few", |bytes| bytes.truncate(bytes.len() - 1), "unreadable"),
         ("a wrong index", |bytes| bytes[8 + 60 + 4 + 3] ^= 1, "index"),
+        ("the mode of the index", |bytes| bytes[8 + 40] ^= 1, "members-kept"),
+        ("a tab behind the size of the index", |bytes| bytes[8 + 57] = b'\t', "members-kept"),
         (
             "a lost member",
             |bytes| {

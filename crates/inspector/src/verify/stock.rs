@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::hash::BuildHasher;
+use std::ops::Range;
 
 use foldhash::{HashMap, HashSet};
 
 use super::check::Check;
 use super::donor::Donor;
 use super::names::{BESIDE_MUSL, HOOKS, INTERNAL, PUBLIC};
-use crate::archive::Member;
+use crate::archive::{Frame, Member};
 use crate::bytes::printable;
 use crate::elf::STV_HIDDEN;
 use crate::library::{Library, Part};
@@ -61,7 +62,10 @@ fn align(graft: &[Member<'_>], donors: &BTreeSet<usize>, stock: &[Member<'_>]) -
     for (place, member) in graft.iter().enumerate().filter(|(place, _)| !donors.contains(place)) {
         let alike = places.get(&fingerprint(member)).map_or(&[][..], Vec::as_slice);
         let first = alike.partition_point(|&found| found < next);
-        let same = |found: &&usize| stock[**found].header == member.header && stock[**found].data == member.data;
+        let same = |found: &&usize| {
+            let kept = &stock[**found];
+            kept.header == member.header && kept.data == member.data && is_kept_pad(kept.pad, member.pad)
+        };
         match alike.get(first).filter(same) {
             Some(&found) => {
                 removed.remove(&found);
@@ -85,8 +89,13 @@ fn members_kept(
     complaints.extend(alignment.foreign.iter().map(|&place| {
         format!("member {} is not stock's next member, byte for byte", graft.archive.members[place].label())
     }));
-    if graft.archive.long_names != stock.archive.long_names {
+    if graft.archive.long_names != stock.archive.long_names || !is_names_frame(graft, stock) {
         complaints.push("the table of long names is not stock's".to_owned());
+    }
+    if let (Some(frame), Some(kept)) = (&graft.archive.index_frame, &stock.archive.index_frame)
+        && !is_index_frame(frame, kept)
+    {
+        complaints.push("what surrounds the entries of the index is not as in stock".to_owned());
     }
     if complaints.is_empty() {
         complaints.extend(misplaced(graft, donors, stock, alignment));
@@ -97,12 +106,46 @@ fn members_kept(
     })
 }
 
+/// Whether a padding byte is stock's. A graft adds one where stock ends without it and something follows now.
+fn is_kept_pad(stock: &[u8], graft: &[u8]) -> bool {
+    graft == stock || (stock.is_empty() && graft == b"\n")
+}
+
+fn is_names_frame(graft: &Library<'_>, stock: &Library<'_>) -> bool {
+    match (&graft.archive.names_frame, &stock.archive.names_frame) {
+        (Some(frame), Some(kept)) => frame.header == kept.header && is_kept_pad(kept.pad, frame.pad),
+        (frame, kept) => frame == kept,
+    }
+}
+
+/// Whether the index has stock's header, but for the size and, if the archive has outgrown 32 bits, the name; and what
+/// stock has behind the entries, or other zeros up to its alignment.
+fn is_index_frame(frame: &Frame<'_>, kept: &Frame<'_>) -> bool {
+    const NAME: Range<usize> = 0..16;
+    const METADATA: Range<usize> = 16..48;
+    const SIZE: Range<usize> = 48..58;
+    let zeros = |bytes: &[u8]| bytes.iter().all(|&byte| byte == 0);
+    let is_plain = |size: &[u8]| {
+        let (digits, blanks) = size.split_at(size.iter().take_while(|byte| byte.is_ascii_digit()).count());
+        blanks.iter().all(|&byte| byte == b' ') && (digits.len() == 1 || digits.first() != Some(&b'0'))
+    };
+    (frame.header[NAME] == kept.header[NAME] || frame.header[NAME] == *b"/SYM64/         ")
+        && frame.header[METADATA] == kept.header[METADATA]
+        && (frame.header[SIZE] == kept.header[SIZE] || is_plain(&frame.header[SIZE]))
+        && (frame.tail == kept.tail || (zeros(frame.tail) && zeros(kept.tail)))
+        && (frame.pad.is_empty() || is_kept_pad(kept.pad, frame.pad))
+}
+
 /// Complains about a donor whose header differs from the one that a graft has: the name of the member, no time, owner
 /// 0, mode 0644, as `ar D` writes it, and the size.
 fn wrong_header(graft: &Library<'_>, donor: &Donor) -> Option<String> {
     let member = &graft.archive.members[donor.part(graft).place];
     let (name, size) = (donor.subject.member(), member.data.len());
     let expected = format!("{name:<16}{:<12}{:<6}{:<6}{:<8}{size:<10}`\n", 0, 0, 0, 644);
+    let is_padded = member.pad == if size % 2 == 1 { &b"\n"[..] } else { b"" };
+    if member.header == expected.as_bytes() && !is_padded {
+        return Some(format!("the padding behind member {} is not a line feed", member.label()));
+    }
     (member.header != expected.as_bytes()).then(|| {
         let found = String::from_utf8_lossy(member.header).trim_end().to_owned();
         format!("the header of member {} is `{found}`, expected `{}`", member.label(), expected.trim_end())
@@ -198,4 +241,42 @@ fn symbols_kept(graft: &Library<'_>, stock: &Library<'_>, alignment: &Alignment)
             gone.join(" ")
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A header of an index: name, date, owner, group, mode, size, end.
+    fn header(name: &str, date: &str, size: &str) -> Vec<u8> {
+        format!("{name:<16}{date:<12}{:<6}{:<6}{:<8}{size:<10}`\n", 0, 0, 0).into_bytes()
+    }
+
+    #[test]
+    fn around_an_index_only_the_size_and_the_alignment_change() {
+        let stock = header("/", "0", "102");
+        let kept = Frame { header: &stock, tail: b"\0\0", pad: b"" };
+        let is_kept = |header: &[u8], tail: &[u8], pad: &[u8]| is_index_frame(&Frame { header, tail, pad }, &kept);
+        for (size, tail, pad) in [("102", "\0\0", ""), ("97", "", "\n"), ("1000", "\0\0\0", "")] {
+            assert!(is_kept(&header("/", "0", size), tail.as_bytes(), pad.as_bytes()), "{size}");
+        }
+        assert!(is_kept(&header("/SYM64/", "0", "200"), b"", b""));
+        for wrong in
+            [header("/", "1", "102"), header("/", "0", "097"), header("/", "0", "97\t"), header("//", "0", "9")]
+        {
+            assert!(!is_kept(&wrong, b"", b""), "{}", String::from_utf8_lossy(&wrong));
+        }
+        assert!(!is_kept(&stock, b"\0\x01", b"") && !is_kept(&header("/", "0", "97"), b"", b"\0"));
+        for at in 0..48 {
+            let mut changed = stock.clone();
+            changed[at] ^= 1;
+            assert!(!is_kept(&changed, b"\0\0", b""), "{at}");
+        }
+    }
+
+    #[test]
+    fn a_padding_byte_is_stocks_or_new() {
+        assert!(is_kept_pad(b"\0", b"\0") && is_kept_pad(b"", b"") && is_kept_pad(b"", b"\n"));
+        assert!(!is_kept_pad(b"\n", b"\0") && !is_kept_pad(b"", b"\0") && !is_kept_pad(b"\n", b""));
+    }
 }
