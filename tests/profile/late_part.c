@@ -1,5 +1,5 @@
-/* A file is mapped in two parts, one behind the other, as the kernel maps a program. The second part comes a second
- * after the first. The first part of a second copy follows behind them, a second later. All are run. */
+/* A file is mapped in two parts, one behind the other, as the kernel maps a program. The second part comes when a third
+ * of the time is over. The first part of a second copy follows behind them after two thirds. All are run. */
 #include <string.h>
 
 #include "task.h"
@@ -75,7 +75,7 @@ static void work(unsigned thread, unsigned long round)
 			abort();
 		began = now();
 	}
-	if (parts < 3 && now() >= began + parts) {
+	if (parts < 3 && now() >= began + parts * (end - began) / 3) {
 		part = mapped(copy, place + parts * PAGE, parts == 1 ? second_part : first_part);
 		parts++;
 	}

@@ -56,18 +56,37 @@ pub(crate) fn program(lab: &Lab, name: &str, how: How) -> PathBuf {
     path
 }
 
+/// The moments that a recording needs before its shares are compared.
+const ENOUGH: u64 = 100;
+
+/// Records so many moments: where other work takes the processors, two seconds had 16, and their greatest share is
+/// chance. `record` makes a recording of about so many seconds; it is called again for twice as long until one has
+/// enough.
+pub(crate) fn recorded(seconds: f64, moments: u64, record: impl Fn(f64) -> Value) -> Value {
+    let mut seconds = seconds;
+    loop {
+        let document = record(seconds);
+        if document["recording"]["moments"].as_u64().unwrap() >= moments || seconds > 60.0 {
+            return document;
+        }
+        seconds *= 2.0;
+    }
+}
+
 /// Profiles a program that runs for some seconds in so many threads. Returns the document.
 pub(crate) fn profiled(lab: &Lab, program: &Path, threads: u32) -> Value {
     // Of 80 samples, which 2 seconds give, 50 to 60 are the allocator's in `large_blocks`, and the rest page faults. In
     // one run of some hundreds the faults had most.
     let seconds = match program.file_name().and_then(|name| name.to_str()) {
-        Some("large_blocks") => "8",
-        Some("late_part") => "3",
-        _ => "2",
+        Some("large_blocks") => 8.0,
+        Some("late_part") => 3.0,
+        _ => 2.0,
     };
-    let words = [program.as_os_str().to_owned(), threads.to_string().into(), seconds.into()];
-    let flags: [OsString; 2] = ["profile".into(), "--json".into()];
-    let document = lab.run(flags.into_iter().chain(words)).exits(0).json();
+    let document = recorded(seconds, ENOUGH, |seconds| {
+        let words = [program.as_os_str().to_owned(), threads.to_string().into(), seconds.to_string().into()];
+        let flags: [OsString; 2] = ["profile".into(), "--json".into()];
+        lab.run(flags.into_iter().chain(words)).exits(0).json()
+    });
     fits("profile", &document);
     document
 }
@@ -182,8 +201,9 @@ fn dynamic_programs_of_glibc_with_threads() {
 fn a_library_that_comes_late_is_read() {
     let lab = Lab::new();
     let path = program(&lab, "late_library", How::Glibc);
-    let flags = ["profile", "--json", "--", path.to_str().unwrap(), "1", "0.8"];
-    let document = lab.run(flags).exits(0).json();
+    let document = recorded(0.8, ENOUGH / 2, |seconds| {
+        lab.run(["profile", "--json", "--", path.to_str().unwrap(), "1", &seconds.to_string()]).exits(0).json()
+    });
     let running = document["running"].as_array().unwrap();
     let known = |entry: &&Value| !entry["function"].as_str().unwrap().starts_with("[0x");
     let share: f64 = running.iter().filter(known).map(|entry| entry["share"].as_f64().unwrap()).sum();
@@ -203,7 +223,7 @@ fn a_part_of_a_file_that_comes_late_is_read() {
         let entry = running.iter().find(|entry| entry["function"] == name);
         entry.and_then(|entry| entry["share"].as_f64()).unwrap_or(0.0)
     };
-    // A second in the first part, one in the second part, one in the second copy of the first.
+    // A third of the time in the first part, one in the second part, one in the second copy of the first.
     assert!(part("first_part") > 0.4 && part("second_part") > 0.1, "{document:#}");
 }
 
@@ -213,12 +233,15 @@ fn a_programs_children_count() {
     let path = program(&lab, "small_blocks", How::Static);
     // A child that comes late was looked for at each sixteenth moment only: a loaded machine has twenty in this time.
     let path = path.display();
-    for (rate, script) in [
-        ("150", format!("{path} 1 2; true")),
-        ("10", format!("sleep 0.1; {path} 1 2; true")),
-        ("150", format!("for time in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do {path} 1 0.1; done")),
+    for (rate, moments, script) in [
+        ("150", ENOUGH, format!("{path} 1 SECONDS; true")),
+        ("10", ENOUGH / 10, format!("sleep 0.1; {path} 1 SECONDS; true")),
+        ("150", ENOUGH, format!("for time in $(seq SECONDS0); do {path} 1 0.1; done")),
     ] {
-        let document = lab.run(["profile", "--json", "--rate", rate, "--", "sh", "-c", &script]).exits(0).json();
+        let document = recorded(2.0, moments, |seconds| {
+            let script = script.replace("SECONDS", &seconds.to_string());
+            lab.run(["profile", "--json", "--rate", rate, "--", "sh", "-c", &script]).exits(0).json()
+        });
         assert_eq!(document["verdict"]["bottleneck"], "allocator", "{document:#}");
         assert!(document["program"].as_str().unwrap().ends_with("/small_blocks"), "{document:#}");
     }
@@ -232,8 +255,9 @@ fn a_process_goes_on_as_before() {
     command.args(["3", "until-closed"]).stdin(Stdio::piped()).stderr(Stdio::piped()).stdout(Stdio::null());
     let mut running = Running(command.spawn().unwrap());
     let pid = running.0.id().to_string();
-    let flags = ["profile", "--json", "--duration", "1.5", "--pid", &pid];
-    let document = lab.run(flags).exits(0).json();
+    let document = recorded(1.5, ENOUGH, |seconds| {
+        lab.run(["profile", "--json", "--duration", &seconds.to_string(), "--pid", &pid]).exits(0).json()
+    });
     assert_eq!(document["verdict"]["bottleneck"], "allocator", "{document:#}");
     assert_eq!(document["recording"]["exit_code"], Value::Null);
     // It is not traced, none of its threads is stopped, and it ends by itself with its result.
