@@ -13,7 +13,7 @@ use donors::Donor;
 use fixtures::Arch;
 use format::Linked;
 use hosts::{Examiner, Request};
-use inspector::verify::StockArchive;
+use inspector::verify::{Check, Comparison, NotRun, StockArchive};
 
 use crate::flows::{Making, archive, dynamic, loader, program, program_anywhere};
 use crate::interference::{Finding, Outcome, Share};
@@ -112,7 +112,12 @@ enum Judge<'g> {
 impl Judge<'_> {
     fn verdict(&self, changed: &[u8]) -> Result<Verdict> {
         let checked = match self {
-            Judge::Archive(stock) => stock.compare(changed).map(|checks| (checks, true)),
+            Judge::Archive(stock) => stock.compare(changed).map(|Comparison { mut checks, donors, .. }| {
+                let compared: Result<Vec<Check>, NotRun> = donors.iter().map(hosts::compare_donor).collect();
+                let complete = compared.is_ok();
+                checks.extend(compared.unwrap_or_default());
+                (checks, complete)
+            }),
             Judge::Executable(examiner) => {
                 examiner.examine(changed).map(|examined| (examined.checks, examined.complete))
             }
@@ -201,7 +206,7 @@ impl Graft {
             let what = match verdict {
                 Ok(Ok(Verdict::Refused)) => continue,
                 Ok(Ok(Verdict::Accepted)) => "accepted",
-                Ok(Ok(Verdict::LeftOpen)) => "no check failed, and `bytes` was not made",
+                Ok(Ok(Verdict::LeftOpen)) => "no check failed, and not all bytes were compared",
                 Ok(Err(error)) => return Err(error),
                 Err(_) => "a check panicked",
             };

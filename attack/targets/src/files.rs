@@ -17,7 +17,7 @@ pub(crate) fn inspector(input: &[u8]) {
     let again = inspector::inspect(input).expect("what was read before");
     assert_eq!(format!("{report:?}"), format!("{again:?}"));
     let _ = inspector::redirected(input);
-    let _ = inspector::verify::explain(input, Some(input));
+    let _ = hosts::examine_archive(input, Some(input));
     let _ = inspector::verify::executable(input, Some(input));
     let _ = inspector::verify::merged(input, Some(input));
     let _ = inspector::verify::needed(input, Some(input));

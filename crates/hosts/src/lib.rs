@@ -15,7 +15,7 @@
 //! | `host` | archives and executables: plan, edit, verify |
 //! | `outcome` | the result of a graft, to be reported |
 //! | `prove` | grafts that may be placed: verified and, where they are programs, run |
-//! | `examination` | grafts that were placed long ago: every byte compared with the graft made again |
+//! | `examination` | grafts that were placed long ago: donors compared, and executables with the graft made again |
 //! | `transaction` | renames in an order that survives a kill, and their rollback |
 //! | `packed` | packed Swift SDK bundles, read and written as streams |
 //! | `recognition` | the kind of a target, by its content |
@@ -61,6 +61,7 @@ pub use error::remedy::{Obstacle, Remedy};
 pub use error::rollback::RollbackFailure;
 pub use error::skipped::Skipped;
 pub use error::{Error, NOT_BUILT};
+pub use examination::archive::{ExaminedArchive, compare_donor, examine_archive};
 pub use examination::{Examined, Examiner, examine, examine_and_run};
 pub use file::attributes::Attributes;
 pub use file::bundle::Format;

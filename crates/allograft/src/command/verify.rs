@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 use format::Linked;
-use hosts::{Examined, UnpackedGraft};
-use inspector::verify::{Check, Comparison, Definition, Difference, NotRun};
+use hosts::{Examined, ExaminedArchive, UnpackedGraft};
+use inspector::verify::{Check, Definition, Difference, NotRun};
 use inspector::{InspectError, Libc, Link, Report, Strings};
 use trial::TrialOptions;
 
@@ -265,9 +265,8 @@ impl Verify {
             return Ok(Verified { path, stock, checks, differences: Vec::new(), not_run, mistake });
         }
         let arch = inspector::inspect(&graft_bytes).map_err(malformed)?.arch;
-        let Comparison { mut checks, differences } =
-            inspector::verify::explain(&graft_bytes, stock_bytes.as_deref()).map_err(malformed)?;
-        let mut left_out = Vec::new();
+        let ExaminedArchive { mut checks, not_run: mut left_out, differences } =
+            hosts::examine_archive(&graft_bytes, stock_bytes.as_deref()).map_err(malformed)?;
         if stock_bytes.is_none() {
             left_out.push(not_run("differences", "there is no stock file to compare with: `--stock FILE`"));
         }

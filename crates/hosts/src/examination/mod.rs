@@ -1,6 +1,8 @@
-//! Examination of executables that were grafted, long after it. It is here and not in `inspector`, since it makes the
-//! graft of the stock file again, with the donors of this allograft, to compare every byte.
+//! Examination of grafts long after they were made. It is here and not in `inspector`, since it has the donors of this
+//! allograft: it compares an archive's donors with them, and makes the graft of an executable again, to compare every
+//! byte.
 
+pub(crate) mod archive;
 mod needed;
 
 use std::cell::RefCell;
@@ -15,7 +17,7 @@ use crate::host::donor_candidate::{DonorCandidate, DonorKey, donor_candidates, u
 use crate::prove::self_test::self_test;
 use crate::request::Patience;
 
-/// The checks of a graft that was placed earlier.
+/// The checks of an executable that was grafted earlier.
 #[derive(Debug)]
 pub struct Examined {
     /// The checks that were made.

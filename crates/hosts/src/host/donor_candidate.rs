@@ -143,7 +143,7 @@ fn described((malloc, strings): &(Note, Option<Note>)) -> String {
 }
 
 /// The options of a note, as names and values; `None` if they are malformed.
-fn settings(options: &str) -> Option<Vec<(String, i64)>> {
+pub(crate) fn settings(options: &str) -> Option<Vec<(String, i64)>> {
     let setting = |option: &str| {
         let (name, value) = option.split_once('=')?;
         Some((name.to_owned(), value.parse().ok()?))

@@ -83,11 +83,23 @@ pub fn is_without_note(executable: &[u8]) -> Result<bool, InspectError> {
 
 /// The result of [`explain`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Comparison {
+pub struct Comparison<'g> {
     /// The checks, in the order in which they were made.
     pub checks: Vec<Check>,
     /// Every symbol whose definition differs from stock's. Empty without stock.
     pub differences: Vec<Difference>,
+    /// The members that carry a donor, to be compared with the donors themselves. Those whose note is not well formed
+    /// are left out: a check says so.
+    pub donors: Vec<DonorMember<'g>>,
+}
+
+/// A member of an archive that carries a donor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DonorMember<'g> {
+    /// Its ordinal and name, for messages.
+    pub label: String,
+    /// Its content.
+    pub bytes: &'g [u8],
 }
 
 /// Checks a grafted archive, and compares it with the stock archive that it was made from.
@@ -104,7 +116,7 @@ pub fn compare(graft: &[u8], stock: Option<&[u8]>) -> Result<Vec<Check>, Inspect
 ///
 /// # Errors
 /// As for [`compare`].
-pub fn explain(graft: &[u8], stock: Option<&[u8]>) -> Result<Comparison, InspectError> {
+pub fn explain<'g>(graft: &'g [u8], stock: Option<&[u8]>) -> Result<Comparison<'g>, InspectError> {
     let graft = Library::read(graft)?;
     let stock = stock.map(Library::read).transpose()?;
     Ok(compared(&graft, stock.as_ref()))
@@ -123,31 +135,31 @@ impl<'s> StockArchive<'s> {
         Library::read(bytes).map(StockArchive)
     }
 
-    /// Checks a grafted archive. The checks pass if and only if those of [`compare`] do. The comparison of members is
-    /// made first, and if it fails, it is the only one.
+    /// Checks a grafted archive. The checks pass if and only if those of [`explain`] do. The comparison of members is
+    /// made first, and if it fails, it is the only one, and no donor is returned.
     ///
     /// # Errors
     /// The graft cannot be read.
-    pub fn compare(&self, graft: &[u8]) -> Result<Vec<Check>, InspectError> {
+    pub fn compare<'g>(&self, graft: &'g [u8]) -> Result<Comparison<'g>, InspectError> {
         let graft = Library::read(graft)?;
         let there = [Subject::Malloc, Subject::Strings].into_iter().filter(|subject| donor::is_there(&graft, *subject));
         let donors: Vec<donor::Donor> = there.filter_map(|subject| donor::note("note", &graft, subject).1).collect();
         let members = stock::members(&graft, &donors, &self.0);
         if !donors.is_empty() && !members.ok {
-            return Ok(vec![members]);
+            return Ok(Comparison { checks: vec![members], differences: Vec::new(), donors: Vec::new() });
         }
-        Ok(compared(&graft, Some(&self.0)).checks)
+        Ok(compared(&graft, Some(&self.0)))
     }
 }
 
-fn compared(graft: &Library<'_>, stock: Option<&Library<'_>>) -> Comparison {
+fn compared<'g>(graft: &Library<'g>, stock: Option<&Library<'_>>) -> Comparison<'g> {
     let mut checks = vec![whole::index(graft), whole::architecture(graft)];
     let (mut donors, mut differences) = (Vec::new(), Vec::new());
     // A graft may have string functions only.
     if donor::is_there(graft, Subject::Malloc) || !donor::is_there(graft, Subject::Strings) {
         let (note, donor) = donor::note("note", graft, Subject::Malloc);
         checks.push(note);
-        let Some(donor) = donor else { return Comparison { checks, differences: Vec::new() } };
+        let Some(donor) = donor else { return Comparison { checks, differences, donors: Vec::new() } };
         checks.push(donor::checksum("object-checksum", graft, &donor));
         checks.push(donor::options(graft, &donor));
         checks.push(donor::exports(graft, &donor));
@@ -165,5 +177,9 @@ fn compared(graft: &Library<'_>, stock: Option<&Library<'_>>) -> Comparison {
         differences = differences::between(graft, &donors, stock);
         checks.push(differences::check(&differences));
     }
-    Comparison { checks, differences }
+    let donors = donors.iter().map(|donor| {
+        let part = donor.part(graft);
+        DonorMember { label: graft.label(part), bytes: graft.member(part).data }
+    });
+    Comparison { checks, differences, donors: donors.collect() }
 }
