@@ -105,7 +105,7 @@ pub struct Graft {
 
 /// The checks of a graft's copies.
 enum Judge<'g> {
-    Archive(StockArchive<'g>),
+    Archive(Box<StockArchive<'g>>),
     Executable(Box<Examiner<'g>>),
 }
 
@@ -176,7 +176,7 @@ impl Graft {
     /// Reads what all checks need, once.
     fn judge(&self) -> Result<Judge<'_>> {
         Ok(match self.kind.linked {
-            None => Judge::Archive(StockArchive::read(&self.stock)?),
+            None => Judge::Archive(Box::new(StockArchive::read(&self.stock)?)),
             Some(_) => Judge::Executable(Box::new(Examiner::new(&self.host, None, Some(&self.stock)))),
         })
     }

@@ -7,6 +7,7 @@ use foldhash::HashSet;
 use super::check::Check;
 use super::digest::sha256;
 use super::names::{BESIDE_MUSL, HOOKS, INTERNAL, PUBLIC};
+use crate::archive::Member;
 use crate::bytes::{Bytes, c_string, printable};
 use crate::elf::{Elf, STB_GLOBAL, STB_WEAK, STV_HIDDEN, Section};
 use crate::library::{Library, Part};
@@ -72,6 +73,14 @@ fn sections(graft: &Library<'_>, subject: Subject) -> Vec<(usize, usize)> {
 /// Whether a member has a note on the subject.
 pub(super) fn is_there(graft: &Library<'_>, subject: Subject) -> bool {
     !sections(graft, subject).is_empty()
+}
+
+/// Whether a member has a section that is named as one with a note, or may have one: it cannot be read.
+pub(super) fn is_noted(member: &Member<'_>) -> bool {
+    let subjects = [Subject::Malloc, Subject::Strings].map(|subject| subject.section().as_bytes());
+    member.is_elf()
+        && Elf::parse(member.data)
+            .map_or(true, |elf| elf.sections.iter().any(|section| subjects.contains(&section.name)))
 }
 
 /// Checks that the archive has one note on the subject, and that it is well formed.

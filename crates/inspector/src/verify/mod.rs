@@ -38,6 +38,7 @@ pub use needed::{needed, needed_library};
 pub use verified::{Seal, Unsound, Verified};
 
 use self::check::parse;
+use crate::archive::Archive;
 use crate::entry_points::EntryPoints;
 use crate::error::InspectError;
 use crate::library::Library;
@@ -124,7 +125,10 @@ pub fn explain<'g>(graft: &'g [u8], stock: Option<&[u8]>) -> Result<Comparison<'
 
 /// A stock archive that was read once, to check many grafts of it.
 #[derive(Debug)]
-pub struct StockArchive<'s>(Library<'s>);
+pub struct StockArchive<'s> {
+    library: Library<'s>,
+    places: stock::Places,
+}
 
 impl<'s> StockArchive<'s> {
     /// Reads the archive.
@@ -132,23 +136,21 @@ impl<'s> StockArchive<'s> {
     /// # Errors
     /// It cannot be read.
     pub fn read(bytes: &'s [u8]) -> Result<StockArchive<'s>, InspectError> {
-        Library::read(bytes).map(StockArchive)
+        let library = Library::read(bytes)?;
+        Ok(StockArchive { places: stock::places(&library.archive.members), library })
     }
 
-    /// Checks a grafted archive. The checks pass if and only if those of [`explain`] do. The comparison of members is
-    /// made first, and if it fails, it is the only one, and no donor is returned.
+    /// Checks a grafted archive. The checks pass if and only if those of [`explain`] do. If a member is neither one of
+    /// stock's nor carries a donor, that is the only check, and no donor is returned.
     ///
     /// # Errors
     /// The graft cannot be read.
     pub fn compare<'g>(&self, graft: &'g [u8]) -> Result<Comparison<'g>, InspectError> {
-        let graft = Library::read(graft)?;
-        let there = [Subject::Malloc, Subject::Strings].into_iter().filter(|subject| donor::is_there(&graft, *subject));
-        let donors: Vec<donor::Donor> = there.filter_map(|subject| donor::note("note", &graft, subject).1).collect();
-        let members = stock::members(&graft, &donors, &self.0);
-        if !donors.is_empty() && !members.ok {
-            return Ok(Comparison { checks: vec![members], differences: Vec::new(), donors: Vec::new() });
+        let members = &self.library.archive.members;
+        if let Some(failed) = stock::without_foreign(&Archive::parse(graft)?.members, members, &self.places) {
+            return Ok(Comparison { checks: vec![failed], differences: Vec::new(), donors: Vec::new() });
         }
-        Ok(compared(&graft, Some(&self.0)))
+        Ok(compared(&Library::read(graft)?, Some(&self.library)))
     }
 }
 

@@ -7,7 +7,7 @@ use std::ops::Range;
 use foldhash::{HashMap, HashSet};
 
 use super::check::Check;
-use super::donor::Donor;
+use super::donor::{self, Donor};
 use super::names::{BESIDE_MUSL, HOOKS, INTERNAL, PUBLIC};
 use crate::archive::{Frame, Member};
 use crate::bytes::printable;
@@ -23,50 +23,66 @@ struct Alignment {
 }
 
 pub(super) fn checks(graft: &Library<'_>, donors: &[Donor], stock: &Library<'_>) -> Vec<Check> {
-    let (members, parts, alignment) = aligned(graft, donors, stock);
-    vec![members, removed_members(stock, &parts, &alignment), symbols_kept(graft, stock, &alignment)]
-}
-
-/// Returns the first of these checks.
-pub(super) fn members(graft: &Library<'_>, donors: &[Donor], stock: &Library<'_>) -> Check {
-    aligned(graft, donors, stock).0
-}
-
-/// Compares the members. Returns the check, the donors' members, and the correspondence.
-fn aligned<'l, 'a>(
-    graft: &'l Library<'a>,
-    donors: &[Donor],
-    stock: &Library<'_>,
-) -> (Check, Vec<&'l Part<'a>>, Alignment) {
     let headers = donors.iter().filter_map(|donor| wrong_header(graft, donor)).collect();
     let parts: Vec<&Part<'_>> = donors.iter().map(|donor| donor.part(graft)).collect();
     let places: BTreeSet<usize> = parts.iter().map(|donor| donor.place).collect();
     let alignment = align(&graft.archive.members, &places, &stock.archive.members);
-    (members_kept(graft, &parts, stock, &alignment, headers), parts, alignment)
+    vec![
+        members_kept(graft, &parts, stock, &alignment, headers),
+        removed_members(stock, &parts, &alignment),
+        symbols_kept(graft, stock, &alignment),
+    ]
 }
+
+/// The places of an archive's members, by their fingerprints.
+pub(super) type Places = HashMap<u64, Vec<usize>>;
 
 /// A number by which equal members are found. They are compared afterwards.
 fn fingerprint(member: &Member<'_>) -> u64 {
     foldhash::fast::FixedState::default().hash_one((member.header, member.data))
 }
 
-/// Matches each member of the graft with the next one of stock that has the same bytes.
-fn align(graft: &[Member<'_>], donors: &BTreeSet<usize>, stock: &[Member<'_>]) -> Alignment {
-    let mut places: HashMap<u64, Vec<usize>> = HashMap::default();
-    for (place, member) in stock.iter().enumerate() {
+/// Returns the places of the members.
+pub(super) fn places(members: &[Member<'_>]) -> Places {
+    let mut places = Places::default();
+    for (place, member) in members.iter().enumerate() {
         places.entry(fingerprint(member)).or_default().push(place);
     }
+    places
+}
+
+/// Whether a member of a graft is this member of stock, unchanged.
+fn is_kept(kept: &Member<'_>, member: &Member<'_>) -> bool {
+    kept.header == member.header && kept.data == member.data && is_kept_pad(kept.pad, member.pad)
+}
+
+/// Checks, without a look into other members, that each member has a note or is found in stock. Returns the check if it
+/// fails; [`checks`] then fails too, or the note is missing. `places` are those of `stock`.
+pub(super) fn without_foreign(graft: &[Member<'_>], stock: &[Member<'_>], places: &Places) -> Option<Check> {
+    let is_stocks = |member: &Member<'_>| {
+        let alike = places.get(&fingerprint(member)).map_or(&[][..], Vec::as_slice);
+        alike.iter().any(|&place| is_kept(&stock[place], member))
+    };
+    let foreign = graft.iter().find(|member| !is_stocks(member) && !donor::is_noted(member))?;
+    Some(Check::new(MEMBERS_KEPT, false, not_stocks(foreign)))
+}
+
+const MEMBERS_KEPT: &str = "members-kept";
+
+fn not_stocks(member: &Member<'_>) -> String {
+    format!("member {} is not stock's next member, byte for byte", member.label())
+}
+
+/// Matches each member of the graft with the next one of stock that has the same bytes.
+fn align(graft: &[Member<'_>], donors: &BTreeSet<usize>, stock: &[Member<'_>]) -> Alignment {
+    let places = places(stock);
     let mut removed: BTreeSet<usize> = (0..stock.len()).collect();
     let mut foreign = Vec::new();
     let mut next = 0;
     for (place, member) in graft.iter().enumerate().filter(|(place, _)| !donors.contains(place)) {
         let alike = places.get(&fingerprint(member)).map_or(&[][..], Vec::as_slice);
         let first = alike.partition_point(|&found| found < next);
-        let same = |found: &&usize| {
-            let kept = &stock[**found];
-            kept.header == member.header && kept.data == member.data && is_kept_pad(kept.pad, member.pad)
-        };
-        match alike.get(first).filter(same) {
+        match alike.get(first).filter(|&&found| is_kept(&stock[found], member)) {
             Some(&found) => {
                 removed.remove(&found);
                 next = found + 1;
@@ -86,9 +102,7 @@ fn members_kept(
     alignment: &Alignment,
     mut complaints: Vec<String>,
 ) -> Check {
-    complaints.extend(alignment.foreign.iter().map(|&place| {
-        format!("member {} is not stock's next member, byte for byte", graft.archive.members[place].label())
-    }));
+    complaints.extend(alignment.foreign.iter().map(|&place| not_stocks(&graft.archive.members[place])));
     if graft.archive.long_names != stock.archive.long_names || !is_names_frame(graft, stock) {
         complaints.push("the table of long names is not stock's".to_owned());
     }
@@ -100,7 +114,7 @@ fn members_kept(
     if complaints.is_empty() {
         complaints.extend(misplaced(graft, donors, stock, alignment));
     }
-    Check::unless("members-kept", complaints, || {
+    Check::unless(MEMBERS_KEPT, complaints, || {
         let kept = stock.archive.members.len() - alignment.removed.len();
         format!("{kept} members of stock's {} are there, byte for byte and in order", stock.archive.members.len())
     })
