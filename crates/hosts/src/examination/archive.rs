@@ -4,7 +4,7 @@
 use donors::Donor;
 use format::{DonorKind, Note};
 use inspector::InspectError;
-use inspector::verify::{Check, Comparison, Difference, DonorMember, NotRun};
+use inspector::verify::{Check, Comparison, Difference, DonorMember, NotRun, first_difference};
 use surgery::donor::DonorObject;
 
 use super::not_run;
@@ -75,19 +75,20 @@ pub fn compare_donor(member: &DonorMember<'_>) -> Result<Check, NotRun> {
         return Err(not_run(name, &format!("this build of allograft leaves out {named} for {arch}")));
     }
     let detail = match expected {
-        Some(expected) => format!("member {label}: {}", first_difference(bytes, &expected)),
+        Some(expected) => format!("member {label}: {}", described(bytes, &expected)),
         None => format!("member {label}: its note names this allograft ({VERSION}), which has no {named} like that"),
     };
     Ok(Check::new(name, false, detail))
 }
 
-/// Describes the first difference of two byte strings that differ.
-fn first_difference(found: &[u8], expected: &[u8]) -> String {
-    match found.iter().zip(expected).position(|(found, expected)| found != expected) {
-        Some(at) => {
-            format!("byte {at:#x} of the donor is {:#04x}, and {:#04x} in this allograft's", found[at], expected[at])
+/// Describes the first difference of two donors that differ.
+fn described(found: &[u8], expected: &[u8]) -> String {
+    let at = first_difference(found, expected).unwrap_or(found.len());
+    match (found.get(at), expected.get(at)) {
+        (Some(found), Some(expected)) => {
+            format!("byte {at:#x} of the donor is {found:#04x}, and {expected:#04x} in this allograft's")
         }
-        None => format!("the donor has {} bytes, and this allograft's {}", found.len(), expected.len()),
+        _ => format!("the donor has {} bytes, and this allograft's {}", found.len(), expected.len()),
     }
 }
 

@@ -67,8 +67,9 @@ pub(super) fn differences<'d>(one: &'d [u8], other: &'d [u8]) -> impl Iterator<I
     })
 }
 
-/// Returns the first place where two blocks differ. `None` if they are equal.
-pub(super) fn first_difference(one: &[u8], other: &[u8]) -> Option<usize> {
+/// Returns the first place where two blocks differ: the end of the shorter one, if the longer one begins with it.
+/// `None` if they are equal.
+pub fn first_difference(one: &[u8], other: &[u8]) -> Option<usize> {
     differences(one, other).next().or((one.len() != other.len()).then_some(one.len().min(other.len())))
 }
 

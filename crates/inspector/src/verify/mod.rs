@@ -32,7 +32,7 @@ pub use differences::{Definition, Difference};
 pub use donor_image::donor_image;
 pub use edits::redirections;
 pub use executable::executable;
-pub use image::same_image;
+pub use image::{first_difference, same_image};
 pub use merged::{merged, merged_donor};
 pub use needed::{needed, needed_library};
 pub use verified::{Seal, Unsound, Verified};
