@@ -292,4 +292,44 @@ UNUSED static int grows(const char *with, size_t base, size_t now, size_t allowe
 	return 1;
 }
 
+// Lets some time pass, in milliseconds, and at least `least` be done, however busy the machine is. Returns the greatest
+// number of resident bytes meanwhile.
+UNUSED static size_t greatest_resident(long length, size_t (*done)(void), size_t least) {
+	struct timespec begin, now;
+	size_t greatest = 0, from = done();
+	clock_gettime(CLOCK_MONOTONIC, &begin);
+	do {
+		size_t resident = resident_bytes();
+		if (resident > greatest) greatest = resident;
+		usleep((useconds_t)(length * 20 + 1));
+		clock_gettime(CLOCK_MONOTONIC, &now);
+	} while ((now.tv_sec - begin.tv_sec) * 1000 + (now.tv_nsec - begin.tv_nsec) / 1000000 < length || done() - from < least);
+	return greatest;
+}
+
+// Returns how long threads are to work, in milliseconds: the seconds in this variable of the environment, or
+// `otherwise`, scaled. The end is not known before, so the watchdog waits for three times as long.
+UNUSED static long working_time(const char *name, long otherwise) {
+	long seconds = setting(name, 0);
+	if (!seconds) return scaled(otherwise);
+	alarm(PROGRAM_SECONDS + (unsigned)seconds * 3);
+	return seconds * 1000;
+}
+
+// Checks that memory does not grow with what threads do for `length` milliseconds. `done` returns how much that is; they
+// do at least `half` of it in each half. Compares the greatest resident size in the first half, without the start, with
+// that in the second. A leak grows with the work and not with the time, so the second half lasts until as much is done
+// as in the first. Then in shorter parts, if need be.
+UNUSED static void expect_flat(const char *with, long length, size_t (*done)(void), size_t half, size_t slack) {
+	greatest_resident(length / 10, done, half / 10);
+	size_t begun = done();
+	size_t early = greatest_resident(length / 2 - length / 10, done, half);
+	size_t late = greatest_resident(length / 2, done, done() - begun), allowed = early / 2 + slack;
+	if (getenv("ALLOGRAFT_FIGURES")) NOTE("%zu %s in %ld ms\n", done(), with, length);
+	for (; grows(with, early, late, allowed); allowed = slack) {
+		early = late;
+		late = greatest_resident(length / 8, done, half);
+	}
+}
+
 #endif

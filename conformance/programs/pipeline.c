@@ -93,51 +93,18 @@ static void *discard(void *argument) {
 	return 0;
 }
 
-static long milliseconds(void) {
-	struct timespec now;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 static size_t passed(void) { return lines[0].freed + lines[1].freed; }
-
-// Lets some time pass, and at least so many blocks be passed on, however busy the machine is. Returns the greatest number
-// of resident bytes.
-static size_t watch(long length, size_t blocks) {
-	long begin = milliseconds();
-	size_t most = 0, from = passed();
-	do {
-		size_t now = resident_bytes();
-		if (now > most) most = now;
-		usleep((useconds_t)(length * 20 + 1));
-	} while (milliseconds() - begin < length || passed() - from < blocks);
-	return most;
-}
 
 int main(void) {
 	check_begin();
 	pthread_t threads[LINES][3];
-	long length = setting("ALLOGRAFT_PIPELINE_SECONDS", 0) * 1000;
-	// An hour is asked for to see whether memory stays flat: the end of the second half is not known before.
-	if (length) alarm(PROGRAM_SECONDS + (unsigned)(length / 1000) * 3);
-	if (!length) length = scaled(4000);
+	long length = working_time("ALLOGRAFT_PIPELINE_SECONDS", 4000);
 	for (size_t i = 0; i < LINES; i++) {
 		CHECK(pthread_create(&threads[i][0], 0, make, &lines[i]) == 0);
 		CHECK(pthread_create(&threads[i][1], 0, move, &lines[i]) == 0);
 		CHECK(pthread_create(&threads[i][2], 0, discard, &lines[i]) == 0);
 	}
-	size_t half = (size_t)scaled(HALF), begun;
-	watch(length / 10, half / 10);
-	// Compares the greatest resident size in the first half, without the start, with that in the second. A leak grows with
-	// the blocks and not with the time, so the second half lasts until as many blocks have passed. Then in shorter parts,
-	// if need be.
-	begun = passed();
-	size_t early = watch(length / 2 - length / 10, half), late = watch(length / 2, passed() - begun);
-	if (getenv("ALLOGRAFT_FIGURES")) NOTE("%zu blocks in %ld ms\n", passed(), length);
-	for (size_t allowed = early / 2 + ALLOWED; grows("blocks that are passed on", early, late, allowed); allowed = ALLOWED) {
-		early = late;
-		late = watch(length / 8, half);
-	}
+	expect_flat("blocks that are passed on", length, passed, (size_t)scaled(HALF), ALLOWED);
 	stop = 1;
 	for (size_t i = 0; i < LINES; i++)
 		for (size_t j = 0; j < 3; j++) CHECK(pthread_join(threads[i][j], 0) == 0);
