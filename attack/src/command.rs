@@ -59,6 +59,7 @@ enum Kind {
     Forks,
     Threads,
     Load,
+    Serve,
 }
 
 /// How often something is attacked.
@@ -125,6 +126,7 @@ impl Work {
             Kind::Forks => programs(&endurance::FORKS),
             Kind::Threads => programs(&endurance::THREADS),
             Kind::Load => programs(&endurance::LOAD),
+            Kind::Serve => programs(&endurance::SERVE),
         }
     }
 
@@ -203,8 +205,11 @@ pub(crate) fn run() -> Result<ExitCode> {
     let troubles = workers::each(&work, jobs, |work| {
         let (attack, flow) = work.names();
         let outcome = work.run(&program, amount).with_context(|| format!("{attack}, {}", work.title()))?;
-        let Some(Outcome { done, findings }) = outcome else { return Ok(()) };
+        let Some(Outcome { done, findings, figures }) = outcome else { return Ok(()) };
         println!("{attack:7} {:50} {done:8} times, {} findings", work.title(), findings.len());
+        for figure in &figures {
+            println!("  {figure}");
+        }
         for finding in &findings {
             println!("  {}: {}", finding.at, finding.wrong.replace('\n', "\n    "));
         }

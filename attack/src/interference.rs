@@ -122,6 +122,8 @@ pub struct Outcome {
     pub done: usize,
     /// The findings.
     pub findings: Vec<Finding>,
+    /// The notes of programs that ran for long, for people.
+    pub figures: Vec<String>,
 }
 
 impl Outcome {
@@ -129,6 +131,7 @@ impl Outcome {
     pub fn add(&mut self, other: Outcome) {
         self.done += other.done;
         self.findings.extend(other.findings);
+        self.figures.extend(other.figures);
     }
 }
 

@@ -176,7 +176,15 @@ const TABLES: [Columns; 3] = [
         &[("kills", "ended at a call"), ("faults", "call failed"), ("power", "power lost"), ("races", "raced")],
     ),
     ("graft", &[("flips", "bytes changed")]),
-    ("donor", &[("forks", "forks"), ("threads", "threads"), ("load", "seconds of producers and consumers")]),
+    (
+        "donor",
+        &[
+            ("forks", "forks"),
+            ("threads", "threads"),
+            ("load", "seconds of producers and consumers"),
+            ("serve", "seconds of a server"),
+        ],
+    ),
 ];
 
 /// Returns the sums as tables: a row for each flow, kind of graft or donor, a column for each attack.
