@@ -1,8 +1,18 @@
 //! System calls of x86_64: their names, the errors that each may return, and those that change files.
 
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+
 use nix::errno::Errno;
 use nix::libc;
 use nix::unistd::Pid;
+
+/// The number of a file on its file system.
+pub(crate) type Inode = u64;
 
 /// A system call that a process is about to make, or has made.
 #[derive(Debug, Clone, Copy)]
@@ -99,14 +109,47 @@ impl Call {
         row.1.iter().chain(more).copied().collect()
     }
 
+    /// Returns the path below `within`, where the process runs, that an argument names: the text at an address,
+    /// relative to the folder with this number, if there is one. `None` if it is outside.
+    pub(crate) fn path(&self, within: &Path, folder: Option<u64>, text: u64) -> Option<PathBuf> {
+        let text = text_at(self.process, text)?;
+        let base = match folder {
+            // The number is an `int`.
+            Some(number) if number as i32 != libc::AT_FDCWD => fs::read_link(self.descriptor(number)).ok()?,
+            _ => within.to_owned(),
+        };
+        let mut path = PathBuf::new();
+        for part in base.join(text).components() {
+            match part {
+                Component::CurDir => {}
+                Component::ParentDir => drop(path.pop()),
+                part => path.push(part),
+            }
+        }
+        Some(path.strip_prefix(within).ok()?.to_owned())
+    }
+
+    /// Returns the inode and the path of an open file or folder that is below `within`.
+    pub(crate) fn opened(&self, within: &Path, number: u64) -> Option<(Inode, PathBuf)> {
+        let link = self.descriptor(number);
+        let path = fs::read_link(&link).ok()?;
+        let path = path.strip_prefix(within).ok()?.to_owned();
+        Some((fs::metadata(link).ok()?.ino(), path))
+    }
+
+    /// The link in `/proc` of a descriptor, whose number is an `int`.
+    pub(crate) fn descriptor(&self, number: u64) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/fd/{}", self.process, number as i32))
+    }
+
     /// Whether its first argument is an open file, and not a pipe, a socket or memory.
     fn is_of_file(&self) -> bool {
-        let link = format!("/proc/{}/fd/{}", self.process, self.arguments[0]);
-        std::fs::read_link(link).is_ok_and(|path| path.is_absolute() && !path.starts_with("/memfd:"))
+        fs::read_link(self.descriptor(self.arguments[0]))
+            .is_ok_and(|path| path.is_absolute() && !path.starts_with("/memfd:"))
     }
 
     fn is_of_folder(&self) -> bool {
-        std::fs::metadata(format!("/proc/{}/fd/{}", self.process, self.arguments[0])).is_ok_and(|found| found.is_dir())
+        fs::metadata(self.descriptor(self.arguments[0])).is_ok_and(|found| found.is_dir())
     }
 
     /// Whether it can change a file, or write one to disk.
@@ -135,4 +178,21 @@ impl Call {
     pub(crate) fn can_be_halved(&self) -> bool {
         self.length().is_some_and(|at| self.arguments[at] > 1)
     }
+}
+
+/// Reads a text that ends with a zero byte from the memory of a stopped process.
+fn text_at(process: Pid, address: u64) -> Option<PathBuf> {
+    let mut memory = File::open(format!("/proc/{process}/mem")).ok()?;
+    let mut text = Vec::new();
+    memory.seek(SeekFrom::Start(address)).ok()?;
+    // A path has at most 4096 bytes. What follows it may not be mapped: one byte at a time.
+    let mut byte = [0];
+    while text.len() < 4096 {
+        memory.read_exact(&mut byte).ok()?;
+        if byte == [0] {
+            return Some(OsString::from_vec(text).into());
+        }
+        text.push(byte[0]);
+    }
+    None
 }

@@ -5,7 +5,7 @@
 //! | module | what lives there |
 //! | --- | --- |
 //! | `call` | system calls: their names, the errors that each may return, those that change files |
-//! | `endurance` | programs with each donor that run for long: forks, threads, producers and consumers |
+//! | `endurance` | programs with each donor that run for long: forks, threads, producers and consumers, a server |
 //! | `files` | the files of a folder, to compare |
 //! | `flips` | grafts with one byte changed, and what `verify` says of them |
 //! | `flow` | one command on one kind of host, and what its undisturbed run makes |
@@ -13,6 +13,7 @@
 //! | `fuzzing` | builds and runs the fuzzers of `attack/targets` |
 //! | `interference` | ends a run at a call, or fails the call; judges what is left |
 //! | `ledger` | counts, added up over runs: `attack/counts.tsv` |
+//! | `order` | the order in which a run syncs files and changes names |
 //! | `places` | names for the places of bytes in a file |
 //! | `power` | what a run had written when the power was lost |
 //! | `races` | several runs at once, some of them killed |
@@ -33,6 +34,7 @@ pub mod flows;
 pub mod fuzzing;
 pub mod interference;
 pub mod ledger;
+pub mod order;
 mod places;
 pub mod power;
 pub mod races;

@@ -9,21 +9,19 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
 use nix::libc;
 
-use crate::call::Call;
+use crate::call::{Call, Inode};
 use crate::files::{Entry, Files, RoleOf};
 use crate::flow::Scene;
 use crate::interference::{Finding, Outcome, Share};
-use crate::traced::{Act, End, Watch, text_at};
+use crate::traced::{Act, End, Watch};
 
 /// Up to this many changes of names are combined in every way; more as all, all but one, the first ones, one alone.
 const COMBINED: usize = 6;
-
-type Inode = u64;
 
 /// An entry. A file's content is the first bytes of one of [`Journal::contents`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -151,33 +149,12 @@ impl Journal {
         Node::File { mode: mode & 0o7777, content, length }
     }
 
-    /// Returns a path in the folder from a call's arguments. `None` if it is outside.
     fn path(&self, call: &Call, folder: Option<u64>, text: u64) -> Option<PathBuf> {
-        let text = text_at(call.process, text)?;
-        let base = match folder {
-            // The number is an `int`.
-            Some(number) if number as i32 != libc::AT_FDCWD => {
-                fs::read_link(format!("/proc/{}/fd/{}", call.process, number as i32)).ok()?
-            }
-            _ => self.folder.clone(),
-        };
-        let mut path = PathBuf::new();
-        for part in base.join(text).components() {
-            match part {
-                Component::CurDir => {}
-                Component::ParentDir => drop(path.pop()),
-                part => path.push(part),
-            }
-        }
-        Some(path.strip_prefix(&self.folder).ok()?.to_owned())
+        call.path(&self.folder, folder, text)
     }
 
-    /// Returns the inode and the path of an open file or folder that is in the folder.
     fn opened(&self, call: &Call, number: u64) -> Option<(Inode, PathBuf)> {
-        let link = PathBuf::from(format!("/proc/{}/fd/{}", call.process, number as i32));
-        let path = fs::read_link(&link).ok()?;
-        let path = path.strip_prefix(&self.folder).ok()?.to_owned();
-        Some((fs::metadata(link).ok()?.ino(), path))
+        call.opened(&self.folder, number)
     }
 
     fn inode(&self, name: &Path) -> Option<Inode> {
@@ -217,7 +194,7 @@ impl Journal {
             libc::SYS_copy_file_range => self.dirty.extend(self.opened(call, c).map(|(inode, _)| inode)),
             libc::SYS_fsync | libc::SYS_fdatasync => {
                 let Some((inode, path)) = self.opened(call, a) else { return Ok(()) };
-                let link = PathBuf::from(format!("/proc/{}/fd/{}", call.process, a as i32));
+                let link = call.descriptor(a);
                 let metadata = fs::metadata(&link)?;
                 if metadata.is_dir() {
                     self.sync_folder(&path);

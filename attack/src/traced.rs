@@ -298,22 +298,3 @@ fn enter(
         }
     })
 }
-
-/// Reads a text that ends with a zero byte from the memory of a stopped process.
-pub(crate) fn text_at(process: Pid, address: u64) -> Option<PathBuf> {
-    use std::io::{Read, Seek, SeekFrom};
-    use std::os::unix::ffi::OsStringExt;
-    let mut memory = File::open(format!("/proc/{process}/mem")).ok()?;
-    let mut text = Vec::new();
-    memory.seek(SeekFrom::Start(address)).ok()?;
-    // A path has at most 4096 bytes. What follows it may not be mapped: one byte at a time.
-    let mut byte = [0];
-    while text.len() < 4096 {
-        memory.read_exact(&mut byte).ok()?;
-        if byte == [0] {
-            return Some(std::ffi::OsString::from_vec(text).into());
-        }
-        text.push(byte[0]);
-    }
-    None
-}

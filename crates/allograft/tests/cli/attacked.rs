@@ -7,6 +7,7 @@ use std::path::Path;
 use attack::flow::{Flow, Scene};
 use attack::flows::FLOWS;
 use attack::interference::{Outcome, Share, faults, kills};
+use attack::order;
 use attack::power::losses;
 use attack::races::races;
 
@@ -127,4 +128,26 @@ fn every_flow_with_calls_that_fail() {
 #[ignore = "minutes: half of the states of every flow"]
 fn every_flow_without_power() {
     every_flow_survives(losses, Share { step: 2, rest: 0 }, 1);
+}
+
+/// The orders that docs/reliability.md shows.
+const ORDERS: [(&str, &str); 5] = [
+    ("archive", "graft libc.a"),
+    ("archive, undone", "undo libc.a"),
+    ("archive, elsewhere", "graft libc.a -o out.a"),
+    ("folder, elsewhere", "graft tree -o out"),
+    ("bundle, packed", "graft sdk.artifactbundle.tar.gz"),
+];
+
+#[test]
+fn the_page_has_the_order_of_syncs() {
+    let program = Path::new(env!("CARGO_BIN_EXE_allograft"));
+    let mut text = String::new();
+    for (name, line) in ORDERS {
+        let steps = order::steps(&Scene::new(flow(name), program).unwrap()).unwrap();
+        text += &format!("{line}:\n    {}\n", steps.join("\n    "));
+    }
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reliability.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains(&format!("```text\n{text}```\n")), "expected on the page:\n{text}");
 }
