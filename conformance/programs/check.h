@@ -325,7 +325,7 @@ UNUSED static void expect_flat(const char *with, long length, size_t (*done)(voi
 	size_t begun = done();
 	size_t early = greatest_resident(length / 2 - length / 10, done, half);
 	size_t late = greatest_resident(length / 2, done, done() - begun), allowed = early / 2 + slack;
-	if (getenv("ALLOGRAFT_FIGURES")) NOTE("%zu %s in %ld ms\n", done(), with, length);
+	if (getenv("ALLOGRAFT_FIGURES")) NOTE("%zu %s\n", done(), with);
 	for (; grows(with, early, late, allowed); allowed = slack) {
 		early = late;
 		late = greatest_resident(length / 8, done, half);
